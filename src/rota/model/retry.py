@@ -1,0 +1,122 @@
+"""What becomes of an execution when one of its attempts is over. Pure: no clock, no chance."""
+
+from __future__ import annotations
+
+from typing import assert_never
+from zlib import crc32
+
+from msgspec import Struct
+
+from rota.model.definition import policy_of
+from rota.model.execution import Claimed, Ending, Verdict
+
+# Crashes of the process an attempt ran in: a poison job shows itself fast.
+MAX_CRASHES = 3
+# Lost workers say more about the machines than about the job, but not for ever.
+MAX_LAPSES = 20
+
+
+# How an attempt went, as its worker or the reaper saw it.
+
+
+class Done(Struct, frozen=True, tag=True, array_like=True):
+    result: str | None = None
+
+
+class Raised(Struct, frozen=True, tag=True, array_like=True):
+    """The task failed. `after` is its own wish for the next try, `final` that there be none."""
+
+    error: str
+    after: float | None = None
+    final: bool = False
+
+
+class TimedOut(Struct, frozen=True, tag=True, array_like=True):
+    seconds: float
+
+
+class Stopped(Struct, frozen=True, tag=True, array_like=True):
+    """Its cancellation was asked for and has been carried out."""
+
+
+class Crashed(Struct, frozen=True, tag=True, array_like=True):
+    """The process it ran in died."""
+
+    detail: str
+
+
+class LeaseLapsed(Struct, frozen=True, tag=True, array_like=True):
+    """Its worker was declared dead."""
+
+
+class HandedBack(Struct, frozen=True, tag=True, array_like=True):
+    """Not its fault: the worker drained, or the attempt shared a process that had to be killed."""
+
+
+Outcome = Done | Raised | TimedOut | Stopped | Crashed | LeaseLapsed | HandedBack
+
+
+def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ago: float | None = None) -> Ending:
+    """The one rule for every way an attempt can go."""
+
+    def ending(
+        verdict: Verdict,
+        *,
+        failures: int = claimed.failures,
+        crashes: int = claimed.crashes,
+        lapses: int = claimed.lapses,
+        after: float | None = None,
+        error: str | None = None,
+        result: str | None = None,
+    ) -> Ending:
+        return Ending(
+            job_id=claimed.job_id,
+            fires_at=claimed.fires_at,
+            run=claimed.run,
+            attempt=claimed.attempt,
+            lease_id=claimed.lease_id,
+            worker_id=worker_id,
+            verdict=verdict,
+            failures=failures,
+            crashes=crashes,
+            lapses=lapses,
+            after=after,
+            error=error,
+            result=result,
+            started_ago=started_ago,
+        )
+
+    def failed(error: str, *, after: float | None = None, final: bool = False) -> Ending:
+        policy = policy_of(claimed.policy)
+        failures = claimed.failures + 1
+        if final or failures > policy.max_retries:
+            return ending(Verdict.FAILED, failures=failures, error=error)
+        wait = policy.backoff.delay(failures, luck_of(claimed)) if after is None else after
+        return ending(Verdict.RETRY, failures=failures, after=wait, error=error)
+
+    match outcome:
+        case Done(result):
+            return ending(Verdict.COMPLETED, result=result)
+        case Raised(error, after, final):
+            return failed(error, after=after, final=final)
+        case TimedOut(seconds):
+            return failed(f"TimedOut: the attempt took longer than {seconds:g} s")
+        case Stopped():
+            return ending(Verdict.CANCELLED)
+        case Crashed(detail):
+            crashes = claimed.crashes + 1
+            verdict = Verdict.FAILED if crashes >= MAX_CRASHES else Verdict.RETRY
+            return ending(verdict, crashes=crashes, error=f"Crashed: {detail}")
+        case LeaseLapsed():
+            lapses = claimed.lapses + 1
+            verdict = Verdict.FAILED if lapses >= MAX_LAPSES else Verdict.RETRY
+            return ending(verdict, lapses=lapses, error=f"LeaseLapsed: worker {worker_id} was lost")
+        case HandedBack():
+            return ending(Verdict.RELEASE)
+        case _:
+            assert_never(outcome)
+
+
+def luck_of(claimed: Claimed) -> float:
+    """The same for the same attempt, different for its neighbours: chance without a dice."""
+    return crc32(f"{claimed.key}/{claimed.attempt}".encode()) / 2**32

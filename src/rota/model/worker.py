@@ -1,0 +1,55 @@
+"""A worker: a process that claims executions and holds them by one renewed lease."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from rota.model.execution import Claimed, ExecutionKey
+
+LEASE = timedelta(seconds=15)
+RENEWAL = timedelta(seconds=3)
+# Counted from the sending of the last acknowledged renewal: the worker stops before anyone may take over.
+TRUST = timedelta(seconds=13)
+LOOKAHEAD = timedelta(milliseconds=250)
+
+
+class WorkerState(StrEnum):
+    ALIVE = "ALIVE"
+    DEAD = "DEAD"
+    STOPPED = "STOPPED"
+
+
+class NewWorker(Struct, frozen=True, kw_only=True):
+    """A fresh id per life: the dead never come back under their old name."""
+
+    id: str
+    host: str
+    pid: int
+    queues: list[str]
+    tasks: list[str]
+    concurrency: int
+
+
+class Worker(NewWorker, frozen=True, kw_only=True):
+    state: WorkerState
+    started_at: datetime
+    renewed_at: datetime
+    ended_at: datetime | None
+    running: int
+
+
+class Handout(Struct, frozen=True):
+    """What a claim brings: work, and word of what the worker should stop."""
+
+    executions: list[Claimed]
+    cancelled: list[ExecutionKey]
+
+
+class Renewal(Struct, frozen=True):
+    """`alive` is False once the worker was declared dead; it never turns true again."""
+
+    alive: bool
+    cancelled: list[ExecutionKey]

@@ -1,0 +1,55 @@
+"""Settings, read once at the edge from the environment. Every one of them is listed in docs/settings.md."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+DEFAULT_PORT = 7070
+DEFAULT_DATA = Path("rota-data")
+
+
+class Settings(Struct, frozen=True):
+    """Where things are."""
+
+    data: Path = DEFAULT_DATA
+    database: str | None = None
+    url: str | None = None
+    api_key: str | None = None
+
+    @classmethod
+    def read(cls) -> Settings:
+        env = os.environ
+        return cls(
+            data=Path(env.get("ROTA_DATA", DEFAULT_DATA)),
+            database=env.get("ROTA_DATABASE_URL"),
+            url=env.get("ROTA_URL"),
+            api_key=env.get("ROTA_API_KEY"),
+        )
+
+
+class EmailSettings(Struct, frozen=True):
+    """Without a host, mail becomes files in the outbox."""
+
+    host: str | None
+    port: int
+    username: str | None
+    password: str | None
+    tls: bool
+    sender: str
+    outbox: Path
+
+    @classmethod
+    def read(cls) -> EmailSettings:
+        env = os.environ
+        return cls(
+            host=env.get("ROTA_SMTP_HOST"),
+            port=int(env.get("ROTA_SMTP_PORT", "25")),
+            username=env.get("ROTA_SMTP_USERNAME"),
+            password=env.get("ROTA_SMTP_PASSWORD"),
+            tls=env.get("ROTA_SMTP_TLS", "") == "1",
+            sender=env.get("ROTA_SMTP_SENDER", "rota@localhost"),
+            outbox=Path(env.get("ROTA_DATA", DEFAULT_DATA)) / "outbox",
+        )

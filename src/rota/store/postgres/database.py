@@ -1,0 +1,136 @@
+"""Connections to PostgreSQL, and its errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from rota.model.errors import StoreError, StoreUnavailable
+
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+_UNAVAILABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.DiskFullError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    ConnectionError,
+    OSError,
+    TimeoutError,
+)
+_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+# The hot statements say how they reach their rows (see sql/work.sql); on a fresh table the planner would know better.
+_HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
+_EVERYWHERE = {"jit": "off", "timezone": "UTC", "application_name": "rota"}
+_PATIENCE = 30.0
+
+
+class Database:
+    """Three pools, so that neither readers nor a slow batch can keep a worker from renewing."""
+
+    def __init__(
+        self,
+        *,
+        work: asyncpg.Pool[asyncpg.Record],
+        read: asyncpg.Pool[asyncpg.Record],
+        renew: asyncpg.Pool[asyncpg.Record],
+        clock: Callable[[], datetime] | None,
+    ) -> None:
+        self._work = work
+        self._read = read
+        self._renew = renew
+        self._clock = clock
+        self._shards: int | None = None
+
+    @classmethod
+    async def open(cls, dsn: str, *, clock: Callable[[], datetime] | None = None) -> Database:
+        async def pool(size: int, **settings: str) -> asyncpg.Pool[asyncpg.Record]:
+            return await asyncpg.create_pool(
+                dsn,
+                min_size=0,
+                max_size=size,
+                command_timeout=_PATIENCE,
+                timeout=10,
+                server_settings=_EVERYWHERE | settings,
+            )
+
+        with errors_in_our_words():
+            return cls(work=await pool(8, **_HOT), read=await pool(8), renew=await pool(2, **_HOT), clock=clock)
+
+    @property
+    def time(self) -> datetime | None:
+        """None lets the database say what time it is; only tests have a clock of their own."""
+        return self._clock() if self._clock else None
+
+    async def now(self) -> datetime:
+        moment: datetime = (await self.fetch("select coalesce($1::timestamptz, now())", self.time))[0][0]
+        return moment
+
+    async def shards(self) -> int:
+        if self._shards is None:
+            self._shards = (await self.fetch("select shards from cluster"))[0][0]
+        return self._shards
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        """One statement, one transaction. Tried again when the database asks for it: it rolled everything back."""
+        for _ in range(4):
+            try:
+                with errors_in_our_words():
+                    return await self._work.fetch(query, *arguments)
+            except TryAgain:
+                continue
+        raise StoreUnavailable("The database kept reporting deadlocks; try again.")
+
+    async def look(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        with errors_in_our_words():
+            return await self._read.fetch(query, *arguments)
+
+    async def renew(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        with errors_in_our_words():
+            return await self._renew.fetch(query, *arguments)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        with errors_in_our_words():
+            async with self._work.acquire() as connection, connection.transaction():
+                yield connection
+
+    async def aclose(self) -> None:
+        for pool in (self._work, self._read, self._renew):
+            try:
+                await asyncio.wait_for(pool.close(), 5)
+            except TimeoutError:
+                pool.terminate()
+
+
+class TryAgain(StoreUnavailable):
+    """A deadlock or serialization failure: nothing happened, the same may well succeed now."""
+
+
+class errors_in_our_words:
+    """No driver exception leaves the store."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _AGAIN):
+            raise TryAgain("The database asks to try again.") from error
+        if isinstance(error, _UNAVAILABLE):
+            raise StoreUnavailable(f"The database is not available: {error or type(error).__name__}") from error
+        if isinstance(error, asyncpg.PostgresError):
+            raise StoreError(f"The database refused: {error}") from error

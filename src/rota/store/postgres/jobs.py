@@ -1,0 +1,319 @@
+"""The user's side of the store: jobs come in and change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from rota.model.definition import Definition, policy_text
+from rota.model.execution import Execution, ExecutionKey, Status
+from rota.model.instants import whole_milliseconds
+from rota.model.job import Job, JobStatus, NewJob, Overlap, bucket_of, one_shot_job, shard_of
+from rota.store.postgres.database import Connection, Database, TryAgain
+from rota.store.postgres.queries import Queries
+from rota.store.postgres.wake import Wake
+from rota.store.protocol import (
+    Accepted,
+    KeyReused,
+    OneShotChange,
+    Receipt,
+    RecurringChange,
+    Refusal,
+    Replayed,
+    Submission,
+)
+
+SQL = Queries("jobs.sql")
+KEY_LIFE = timedelta(hours=24)
+_STILL_OPEN = "another execution of its job is open, and the job allows no overlap"
+_NO_LETTER = "there is no such dead letter"
+_LaneKey = tuple[str, str, int, int]
+_T = TypeVar("_T", NewJob, ExecutionKey)
+
+
+class Jobs:
+    db: Database
+    wake: Wake
+    _lanes: dict[_LaneKey, int]
+
+    async def shards(self) -> int:
+        return await self.db.shards()
+
+    async def now(self) -> datetime:
+        return await self.db.now()
+
+    async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]:
+        jobs = [job for submission in submissions for job in submission.jobs]
+        lanes = await self._lanes_of([job.definition for job in jobs])
+        for _ in range(4):
+            try:
+                receipts = await self._submit(submissions, dict(zip((job.id for job in jobs), lanes, strict=True)))
+                break
+            except TryAgain:
+                await asyncio.sleep(0)
+        else:
+            raise TryAgain("The database kept reporting deadlocks; try again.")
+        if any(job.fires_at is None for job in jobs):
+            self.wake.others()
+        return receipts
+
+    async def _submit(self, submissions: Sequence[Submission], lanes: dict[UUID, int]) -> list[Receipt]:
+        keyed = any(submission.key for submission in submissions)
+        async with self.db.transaction() as connection:
+            settled = await _settle_names(connection, submissions, self.db.time) if keyed else {}
+            fresh = [submission for index, submission in enumerate(submissions) if index not in settled]
+            accepted_at = await self._store(connection, [job for s in fresh for job in s.jobs], lanes)
+        return [
+            settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
+            for index, submission in enumerate(submissions)
+        ]
+
+    async def _store(self, connection: Connection, jobs: list[NewJob], lanes: dict[UUID, int]) -> datetime:
+        for shard, batch in _by_shard([job for job in jobs if job.recurring is None]):
+            await connection.fetch(
+                SQL.submit_one_shots,
+                shard,
+                [job.id for job in batch],
+                [job.fires_at for job in batch],
+                [lanes[job.id] for job in batch],
+                *_columns(job.definition for job in batch),
+                self.db.time,
+            )
+        for shard, batch in _by_shard([job for job in jobs if job.recurring is not None]):
+            users, tasks, queues, priorities, parameters, policies = _columns(job.definition for job in batch)
+            await connection.execute(
+                SQL.submit_recurring,
+                shard,
+                [job.id for job in batch],
+                users,
+                tasks,
+                queues,
+                priorities,
+                [lanes[job.id] for job in batch],
+                parameters,
+                policies,
+                [msgspec.json.encode(job.recurring).decode() for job in batch],
+                [job.overlap.value for job in batch],
+                [job.fires_at for job in batch],
+                self.db.time,
+            )
+        # now() is the transaction's time: the same instant that was stored with every row above.
+        accepted_at: datetime = await connection.fetchval("select coalesce($1::timestamptz, now())", self.db.time)
+        return accepted_at
+
+    async def _lanes_of(self, definitions: Sequence[Definition]) -> list[int]:
+        keys = [_lane_key(definition) for definition in definitions]
+        missing = {key for key in keys if key not in self._lanes}
+        if missing:
+            columns = [list(column) for column in zip(*missing, strict=True)]
+            await self.db.fetch(SQL.intern_lanes, *columns)
+            for row in await self.db.fetch(SQL.lanes_of, *columns):
+                self._lanes[(row["queue"], row["task_id"], row["priority"], row["bucket"])] = row["id"]
+        return [self._lanes[key] for key in keys]
+
+    async def change_recurring(self, change: RecurringChange) -> bool:
+        [lane] = await self._lanes_of([change.definition])
+        shard = shard_of(change.id)
+        try:
+            async with self.db.transaction() as connection:
+                changed = await connection.fetch(
+                    SQL.change_recurring,
+                    shard,
+                    change.id,
+                    change.revision,
+                    change.seen_next,
+                    *_fields(change.definition, lane),
+                    msgspec.json.encode(change.schedule).decode(),
+                    change.overlap,
+                    change.next_fires_at,
+                )
+                withdrawn = {row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, change.id)}
+                if not changed or withdrawn != set(change.withdraws):
+                    raise _Outdated
+        except _Outdated:
+            return False
+        return True
+
+    async def change_one_shot(self, change: OneShotChange) -> bool:
+        [lane] = await self._lanes_of([change.definition])
+        rows = await self.db.fetch(
+            SQL.change_one_shot,
+            shard_of(change.key.job_id),
+            *change.key,
+            *_fields(change.definition, lane),
+            change.fires_at,
+        )
+        return bool(rows)
+
+    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
+        for shard in {shard_of(job_id) for job_id in job_ids}:
+            mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
+            async with self.db.transaction() as connection:
+                await connection.execute(SQL.cancel_recurring, shard, mine)
+                keys = await connection.fetch(SQL.ask_jobs_to_stop, shard, mine)
+                await connection.execute(SQL.end_pending, shard, *_key_columns(keys), self.db.time)
+
+    async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None:
+        for shard, mine in _by_shard(keys):
+            async with self.db.transaction() as connection:
+                asked = await connection.fetch(SQL.ask_executions_to_stop, shard, *_key_columns(mine))
+                await connection.execute(SQL.end_pending, shard, *_key_columns(asked), self.db.time)
+
+    async def run_now(self, job: Job) -> ExecutionKey | None:
+        key = await (self._run_recurring(job) if job.schedule else self._run_one_shot(job))
+        self.wake.others()
+        return key
+
+    async def _run_recurring(self, job: Job) -> ExecutionKey | None:
+        shard = shard_of(job.id)
+        try:
+            async with self.db.transaction() as connection:
+                await connection.execute(SQL.hold_job, shard, job.id)
+                if job.overlap is not Overlap.ALLOW:
+                    withdrawn = [row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, job.id)]
+                    if withdrawn:
+                        await connection.execute(SQL.rewind, shard, job.id, min(withdrawn))
+                return await self._run_again(connection, job, fires_at=None)
+        except _Outdated:
+            return None
+
+    async def _run_one_shot(self, job: Job) -> ExecutionKey | None:
+        last = job.last_execution
+        assert last is not None, "a one-shot job is its execution"
+        if last.is_open:
+            made_due = await self.db.fetch(SQL.make_due, shard_of(job.id), *last.key, self.db.time)
+            return last.key if made_due else None
+        try:
+            async with self.db.transaction() as connection:
+                await connection.execute(SQL.forget_letters, shard_of(job.id), job.id)
+                return await self._run_again(connection, job, fires_at=last.fires_at)
+        except _Outdated:
+            return None
+
+    async def _run_again(self, connection: Connection, job: Job, *, fires_at: datetime | None) -> ExecutionKey:
+        [lane] = await self._lanes_of([job.definition])
+        definition = job.definition
+        rows = await connection.fetch(
+            SQL.run_again,
+            shard_of(job.id),
+            job.id,
+            fires_at,
+            lane,
+            definition.user_id,
+            definition.task_id,
+            definition.queue,
+            definition.priority,
+            definition.parameters,
+            policy_text(definition.policy),
+            job.schedule is not None,
+            job.schedule is not None and job.overlap is not Overlap.ALLOW,
+            self.db.time,
+        )
+        if not rows:
+            raise _Outdated
+        return ExecutionKey(job.id, *rows[0])
+
+    async def redrive(self, keys: Sequence[ExecutionKey]) -> tuple[list[ExecutionKey], list[Refusal]]:
+        again: dict[ExecutionKey, ExecutionKey] = {}
+        remaining: set[ExecutionKey] = set()
+        for shard, mine in _by_shard(keys):
+            async with self.db.transaction() as connection:
+                await connection.execute(SQL.hold_jobs_of_letters, shard, [key.job_id for key in mine])
+                for row in await connection.fetch(SQL.redrive, shard, *_key_columns(mine), self.db.time):
+                    old = ExecutionKey(row["job_id"], row["fires_at"], row["old_run"])
+                    again[old] = old._replace(run=row["run"])
+                left = await connection.fetch(SQL.letters_left, shard, [key.job_id for key in mine])
+                remaining |= {ExecutionKey(*row) for row in left}
+        self.wake.others()
+        refused = [Refusal(key, _STILL_OPEN if key in remaining else _NO_LETTER) for key in keys if key not in again]
+        return list(again.values()), refused
+
+
+class _Outdated(Exception):
+    """What the change was made from is no longer so; rolls the transaction back."""
+
+
+async def _settle_names(
+    connection: Connection, submissions: Sequence[Submission], time: datetime | None
+) -> dict[int, Receipt]:
+    """The submissions that are not new, by their place. Of two with one key in one call the first counts."""
+    keyed = [(i, s, s.jobs[0].definition.user_id, s.key) for i, s in enumerate(submissions) if s.key]
+    first = {(user, key.name): (i, s, key) for i, s, user, key in reversed(keyed)}
+    taken = await connection.fetch(
+        SQL.take_names,
+        [user for user, _ in first],
+        [name for _, name in first],
+        [",".join(str(job.id) for job in s.jobs) for _, s, _ in first.values()],
+        [key.digest for _, _, key in first.values()],
+        KEY_LIFE,
+        time,
+    )
+    new = {(row["user_id"], row["name"]) for row in taken}
+    winners = {first[name][0] for name in new}
+    known = await connection.fetch(SQL.names_taken, [user for _, _, user, _ in keyed], [k.name for *_, k in keyed])
+    by_name = {(row["user_id"], row["name"]): row for row in known}
+    settled: dict[int, Receipt] = {}
+    for index, _, user, key in keyed:
+        if index not in winners:
+            row = by_name[(user, key.name)]
+            settled[index] = Replayed(list(row["job_ids"])) if row["digest"] == key.digest else KeyReused()
+    return settled
+
+
+def _accepted(job: NewJob, accepted_at: datetime) -> Job:
+    if job.recurring is not None:
+        return Job(
+            id=job.id,
+            definition=job.definition,
+            status=JobStatus.ACTIVE,
+            schedule=job.recurring,
+            overlap=job.overlap,
+            next_fires_at=job.fires_at,
+            last_execution=None,
+            created_at=accepted_at,
+        )
+    fires_at = job.fires_at or whole_milliseconds(accepted_at)
+    execution = Execution(
+        job_id=job.id,
+        fires_at=fires_at,
+        run=0,
+        status=Status.SCHEDULED if fires_at > accepted_at else Status.QUEUED,
+        due_at=fires_at,
+        definition=job.definition,
+        recurring=False,
+        created_at=accepted_at,
+    )
+    return one_shot_job(execution)
+
+
+def _lane_key(definition: Definition) -> _LaneKey:
+    return definition.queue, definition.task_id, definition.priority, bucket_of(definition.user_id)
+
+
+def _columns(definitions: Iterable[Definition]) -> tuple[list[object], ...]:
+    rows = [(d.user_id, d.task_id, d.queue, d.priority, d.parameters, policy_text(d.policy)) for d in definitions]
+    return tuple(list(column) for column in zip(*rows, strict=True))
+
+
+def _fields(definition: Definition, lane: int) -> tuple[object, ...]:
+    d = definition
+    return d.task_id, d.queue, d.priority, lane, d.parameters, policy_text(d.policy)
+
+
+def _key_columns(keys: Iterable[ExecutionKey | asyncpg.Record]) -> tuple[list[object], list[object], list[object]]:
+    rows = list(keys)
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+
+
+def _by_shard(items: Iterable[_T]) -> Iterable[tuple[int, list[_T]]]:
+    batches: defaultdict[int, list[_T]] = defaultdict(list)
+    for item in items:
+        batches[shard_of(item.id if isinstance(item, NewJob) else item.job_id)].append(item)
+    return batches.items()

@@ -1,0 +1,274 @@
+"""People look: lists over what is open and what has ended, one page at a time.
+
+A page is keyed on (fires_at, job_id, run), which never changes when an execution ends, and one statement reads open and
+ended rows in one snapshot: a walk meets every row that was there when it began exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from rota.model.definition import Definition, policy_of
+from rota.model.execution import Attempt, Execution, ExecutionKey, Status, Verdict
+from rota.model.job import Job, JobStatus, Overlap, one_shot_job, shard_of
+from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
+from rota.model.schedule import Recurring
+from rota.model.worker import Worker, WorkerState
+from rota.store.postgres.database import Database
+from rota.store.postgres.queries import Queries
+
+SQL = Queries("reading.sql")
+_schedule = msgspec.json.Decoder(Recurring).decode
+_ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
+_LATEST = SQL.latest_executions.format(open=SQL.open, ended=SQL.ended)
+_FIND = SQL.find_executions.format(open=SQL.open, ended=SQL.ended)
+_Item = TypeVar("_Item")
+
+
+class Reading:
+    db: Database
+
+    async def find_jobs(self, job_ids: Sequence[UUID]) -> list[Job]:
+        """In the order asked; those that do not exist are left out."""
+        found: dict[UUID, Job] = {}
+        for shard in {shard_of(job_id) for job_id in job_ids}:
+            mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
+            rows = await self.db.look(SQL.recurring_jobs, shard, mine)
+            last = await self._latest(shard, mine)
+            found |= {row["id"]: _recurring_job(row, last.get(row["id"])) for row in rows}
+            found |= {job_id: one_shot_job(run) for job_id, run in last.items() if not run.recurring}
+        return [found[job_id] for job_id in job_ids if job_id in found]
+
+    async def _latest(self, shard: int, job_ids: Sequence[UUID]) -> dict[UUID, Execution]:
+        rows = await self.db.look(_LATEST, shard, job_ids, self.db.time)
+        return {row["job_id"]: _execution(row) for row in rows}
+
+    async def jobs(self, where: JobFilter, page: Page) -> Slice[Job]:
+        rows = await _Listing(where.statuses, page).jobs(self.db, where)
+        listed = rows[: page.limit]
+        recurring = {job.id: job for job in await self.find_jobs([row["job_id"] for row in listed if row["is_job"]])}
+        jobs = [recurring[row["job_id"]] if row["is_job"] else one_shot_job(_execution(row)) for row in listed]
+        return _slice(jobs, rows, page)
+
+    async def find_executions(self, keys: Sequence[ExecutionKey]) -> list[Execution]:
+        found: dict[ExecutionKey, Execution] = {}
+        for shard in {shard_of(key.job_id) for key in keys}:
+            columns = zip(*(key for key in keys if shard_of(key.job_id) == shard), strict=True)
+            rows = await self.db.look(_FIND, shard, *(list(c) for c in columns), self.db.time)
+            found |= {execution.key: execution for execution in map(_execution, rows)}
+        return [found[key] for key in keys if key in found]
+
+    async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
+        rows = await _Listing(where.statuses, page).executions(self.db, where)
+        return _slice([_execution(row) for row in rows[: page.limit]], rows, page)
+
+    async def attempts(self, key: ExecutionKey) -> list[Attempt]:
+        rows = await self.db.look(SQL.attempts, shard_of(key.job_id), *key)
+        return [
+            Attempt(
+                key=key,
+                attempt=row["attempt"],
+                worker_id=row["worker_id"],
+                verdict=Verdict(row["verdict"]),
+                error=row["error"],
+                started_at=row["started_at"],
+                ended_at=row["ended_at"],
+            )
+            for row in rows
+        ]
+
+    async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
+        """Oldest news last; the position is the time of death."""
+        rows = await _Listing(None, page).dead_letters(self.db, where)
+        return _slice([_execution(row) for row in rows[: page.limit]], rows, page)
+
+    async def workers(self) -> list[Worker]:
+        rows = await self.db.look(SQL.workers, list(range(await self.db.shards())))
+        return [_worker(row) for row in rows]
+
+
+class _Listing:
+    """Builds one list statement from fixed fragments with bound values."""
+
+    def __init__(self, statuses: frozenset[Status] | None, page: Page) -> None:
+        self._statuses = statuses
+        self._page = page
+        self._values: list[Any] = []
+
+    async def executions(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
+        filters = self._common(where.user_id, where.task_id, where)
+        if where.worker_id is not None:
+            filters.append(f"e.worker_id = {self._bind(where.worker_id)}")
+        if where.job_id is not None:
+            shard = self._bind(shard_of(where.job_id))
+            filters.append(f"e.shard = {shard}::smallint and e.job_id = {self._bind(where.job_id)}::uuid")
+        return await self._fetch(db, [self._open(filters, [False, True]), self._ended(filters, [False, True])])
+
+    async def jobs(self, db: Database, where: JobFilter) -> list[asyncpg.Record]:
+        filters = self._common(where.user_id, where.task_id, where)
+        # A job that ran again is listed by its newest run only.
+        newest = [*filters, f"not exists ({SQL.newer_run})"]
+        # Asking for open or ended executions alone leaves recurring jobs out, and the other way round.
+        one_shots = [] if where.statuses == frozenset() else [self._open(newest, [False]), self._ended(newest, [False])]
+        recurring = [] if where.job_statuses == frozenset() else [self._recurring(where)]
+        return await self._fetch(db, [*one_shots, *recurring])
+
+    async def dead_letters(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
+        filters = self._common(where.user_id, where.task_id, where, at="died_at")
+        return await self._fetch(db, [f"({SQL.dead_letters} where {self._all(filters)} {self._order('e.died_at')})"])
+
+    def _common(
+        self, user_id: str | None, task_id: str | None, where: JobFilter | ExecutionFilter, at: str = "fires_at"
+    ) -> list[str]:
+        filters = []
+        if user_id is not None:
+            filters.append(f"e.user_id = {self._bind(user_id)}")
+        if task_id is not None:
+            filters.append(f"e.task_id = {self._bind(task_id)}")
+        if where.start is not None:
+            filters.append(f"e.{at} >= {self._bind(where.start)}::timestamptz")
+        if where.end is not None:
+            filters.append(f"e.{at} <= {self._bind(where.end)}::timestamptz")
+        if self._page.after is not None:
+            filters.append(f"(e.{at}, e.job_id, e.run) < {self._position(self._page.after)}")
+        return filters
+
+    def _open(self, filters: list[str], recurring: list[bool]) -> str:
+        """One short ordered scan per part of the index, merged: no part is read further than the page needs."""
+        if self._statuses is not None:
+            filters = [*filters, f"({SQL.open_status}) = any({self._bind([s.value for s in self._statuses])}::text[])"]
+        part = f"{SQL.open} where e.recurring = part.recurring and {self._all(filters)} {self._order()}"
+        return f"(select e.* from unnest({self._bind(recurring)}::boolean[]) as part (recurring), lateral ({part}) e)"
+
+    def _ended(self, filters: list[str], recurring: list[bool]) -> str:
+        states = [s.value for s in _ENDED if self._statuses is None or s in self._statuses]
+        pairs = list(product(recurring, states))
+        parts = f"unnest({self._bind([p[0] for p in pairs])}::boolean[], {self._bind([p[1] for p in pairs])}::text[])"
+        same = "e.recurring = part.recurring and e.state = part.state::ended_state"
+        part = f"{SQL.ended} where {same} and {self._all(filters)} {self._order()}"
+        return f"(select e.* from {parts} as part (recurring, state), lateral ({part}) e)"
+
+    def _recurring(self, where: JobFilter) -> str:
+        states = [s.value for s in JobStatus if where.job_statuses is None or s in where.job_statuses]
+        filters = ["e.state = part.state::job_state"]
+        if where.user_id is not None:
+            filters.append(f"e.user_id = {self._bind(where.user_id)}")
+        if where.task_id is not None:
+            filters.append(f"e.task_id = {self._bind(where.task_id)}")
+        if where.start is not None:
+            filters.append(f"(e.next_fires_at is null or e.next_fires_at >= {self._bind(where.start)}::timestamptz)")
+        if where.end is not None:
+            filters.append(f"e.created_at <= {self._bind(where.end)}::timestamptz")
+        if self._page.after is not None:
+            filters.append(f"(e.created_at, e.id, 0) < {self._position(self._page.after)}")
+        part = (
+            f"{SQL.listed_jobs} where {self._all(filters)} order by e.created_at desc, e.id desc limit {self._limit()}"
+        )
+        return f"(select e.* from unnest({self._bind(states)}::text[]) as part (state), lateral ({part}) e)"
+
+    async def _fetch(self, db: Database, parts: list[str]) -> list[asyncpg.Record]:
+        if not parts:
+            return []
+        everything = " union all ".join(parts)
+        order = "order by listed_at desc, job_id desc, run desc"
+        query = f"{SQL.clock} select e.* from ({everything}) e {order} limit {self._limit()}"
+        return await db.look(query.replace("$now", self._bind(db.time)), *self._values)
+
+    def _position(self, position: Position) -> str:
+        at, job_id, run = (self._bind(value) for value in position)
+        return f"({at}::timestamptz, {job_id}::uuid, {run}::int)"
+
+    def _order(self, at: str = "e.fires_at") -> str:
+        return f"order by {at} desc, e.job_id desc, e.run desc limit {self._limit()}"
+
+    def _limit(self) -> str:
+        # One more than asked for tells whether there is a next page.
+        return f"{self._bind(self._page.limit + 1)}::bigint"
+
+    @staticmethod
+    def _all(filters: list[str]) -> str:
+        return " and ".join(filters) or "true"
+
+    def _bind(self, value: object) -> str:
+        self._values.append(value)
+        return f"${len(self._values)}"
+
+
+def _slice(items: list[_Item], rows: list[asyncpg.Record], page: Page) -> Slice[_Item]:
+    if len(rows) <= page.limit:
+        return Slice(items, None)
+    last = rows[page.limit - 1]
+    return Slice(items, Position(last["listed_at"], last["job_id"], last["run"]))
+
+
+def _definition(row: asyncpg.Record) -> Definition:
+    return Definition(
+        user_id=row["user_id"],
+        task_id=row["task_id"],
+        queue=row["queue"],
+        priority=row["priority"],
+        parameters=row["parameters"],
+        policy=policy_of(row["policy"]),
+    )
+
+
+def _execution(row: asyncpg.Record) -> Execution:
+    return Execution(
+        job_id=row["job_id"],
+        fires_at=row["fires_at"],
+        run=row["run"],
+        definition=_definition(row),
+        recurring=row["recurring"],
+        status=Status(row["status"]),
+        due_at=row["due_at"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        attempt=row["attempt"],
+        failures=row["failures"],
+        worker_id=row["worker_id"],
+        cancel_requested=row["cancel_requested"],
+        error=row["error"],
+        result=row["result"],
+        skipped_because=row["skipped_because"],
+        skipped_to=row["skipped_to"],
+        skipped_count=row["skipped_count"],
+    )
+
+
+def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
+    return Job(
+        id=row["id"],
+        definition=_definition(row),
+        status=JobStatus(row["state"]),
+        schedule=_schedule(row["schedule"]),
+        overlap=Overlap(row["overlap"]),
+        next_fires_at=row["next_fires_at"],
+        last_execution=last,
+        created_at=row["created_at"],
+        revision=row["revision"],
+        cursor=row["cursor"],
+        planned=row["planned"],
+    )
+
+
+def _worker(row: asyncpg.Record) -> Worker:
+    return Worker(
+        id=row["id"],
+        host=row["host"],
+        pid=row["pid"],
+        queues=row["queues"],
+        tasks=row["tasks"],
+        concurrency=row["concurrency"],
+        state=WorkerState(row["state"]),
+        started_at=row["started_at"],
+        renewed_at=row["renewed_at"],
+        ended_at=row["ended_at"],
+        running=row["running"],
+    )

@@ -1,0 +1,305 @@
+-- name: intern_lanes
+insert into lanes (queue, task_id, priority, bucket)
+select distinct *
+from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[])
+on conflict do nothing;
+
+-- name: lanes_of
+select l.*
+from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[]) as t (queue, task_id, priority, bucket)
+cross join lateral (
+    select l.id, l.queue, l.task_id, l.priority, l.bucket
+    from lanes l
+    where l.queue = t.queue
+      and l.task_id = t.task_id
+      and l.priority = t.priority
+      and l.bucket = t.bucket
+    limit 1
+) l;
+
+-- name: take_names
+-- A name is free when it was never used or has expired. Ordered, so that two batches cannot wait for each other.
+insert into names (user_id, kind, name, job_ids, digest, expires_at)
+select t.user_id, 'idempotency', t.name, string_to_array(t.job_ids, ',')::uuid[], t.digest,
+       coalesce($6::timestamptz, now()) + $5::interval
+from unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) as t (user_id, name, job_ids, digest)
+order by t.user_id, t.name
+on conflict (user_id, kind, name) do update
+set job_ids = excluded.job_ids,
+    digest = excluded.digest,
+    expires_at = excluded.expires_at
+where names.expires_at <= coalesce($6::timestamptz, now())
+returning user_id, name;
+
+-- name: names_taken
+select n.*
+from unnest($1::text[], $2::text[]) as t (user_id, name)
+cross join lateral (
+    select n.user_id, n.name, n.job_ids, n.digest
+    from names n
+    where n.user_id = t.user_id
+      and n.kind = 'idempotency'
+      and n.name = t.name
+    limit 1
+) n;
+
+-- name: submit_one_shots
+-- A one-shot job is this one row and nothing else. Answers with the database's time.
+with asked as materialized (
+    select coalesce($11::timestamptz, now()) as at
+),
+stored as (
+    insert into executions (
+        shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
+        recurring, exclusive, created_at
+    )
+    select
+        $1, t.job_id, f.fires_at, 0, t.lane, f.fires_at, t.user_id, t.task_id, t.queue, t.priority, t.parameters,
+        t.policy, false, false, asked.at
+    from unnest(
+        $2::uuid[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::smallint[],
+        $9::text[], $10::text[]
+    ) as t (job_id, fires_at, lane, user_id, task_id, queue, priority, parameters, policy)
+    cross join asked
+    cross join lateral (select coalesce(t.fires_at, date_trunc('milliseconds', asked.at)) as fires_at) f
+)
+select at from asked;
+
+-- name: submit_recurring
+insert into jobs (
+    shard, id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, overlap, state,
+    next_fires_at, created_at
+)
+select
+    $1, t.id, t.user_id, t.task_id, t.queue, t.priority, t.lane, t.parameters, t.policy, t.schedule, t.overlap,
+    'ACTIVE', t.next_fires_at, coalesce($13::timestamptz, now())
+from unnest(
+    $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::int[], $8::text[], $9::text[],
+    $10::text[], $11::text[], $12::timestamptz[]
+) as t (id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, overlap, next_fires_at);
+
+-- name: change_recurring
+update jobs
+set task_id = $5,
+    queue = $6,
+    priority = $7,
+    lane = $8,
+    parameters = $9,
+    policy = $10,
+    schedule = $11,
+    overlap = $12,
+    next_fires_at = $13::timestamptz,
+    state = case when $13::timestamptz is null then 'FINISHED' else 'ACTIVE' end::job_state,
+    revision = revision + 1
+where shard = $1
+  and id = $2
+  and revision = $3
+  and next_fires_at is not distinct from $4
+returning 1;
+
+-- name: withdraw
+-- Takes back what was planned and not begun.
+delete from executions
+where shard = $1
+  and job_id = $2
+  and run = 0
+  and worker_id is null
+  and attempt = 0
+returning fires_at;
+
+-- name: change_one_shot
+update executions
+set task_id = $5,
+    queue = $6,
+    priority = $7,
+    lane = $8,
+    parameters = $9,
+    policy = $10,
+    fires_at = coalesce($11::timestamptz, fires_at),
+    due_at = coalesce($11::timestamptz, due_at)
+where shard = $1
+  and job_id = $2
+  and fires_at = $3
+  and run = $4
+  and worker_id is null
+returning 1;
+
+-- name: cancel_recurring
+update jobs
+set state = 'CANCELLED',
+    next_fires_at = null,
+    revision = revision + 1
+where shard = $1
+  and id = any($2::uuid[])
+  and state in ('ACTIVE', 'PAUSED');
+
+-- name: ask_jobs_to_stop
+-- First every open row is marked, and so locked; then `end_pending` ends those nobody holds.
+update executions
+set cancel_requested = true
+where shard = $1
+  and job_id = any($2::uuid[])
+returning job_id, fires_at, run;
+
+-- name: ask_executions_to_stop
+with found as materialized (
+    select e.ctid
+    from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.job_id = t.job_id
+          and e.fires_at = t.fires_at
+          and e.run = t.run
+        for update
+    ) e
+    limit cardinality($2::uuid[])
+)
+update executions e
+set cancel_requested = true
+from found
+where e.shard = $1
+  and e.ctid = found.ctid
+returning e.job_id, e.fires_at, e.run;
+
+-- name: end_pending
+with found as materialized (
+    select e.ctid
+    from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.job_id = t.job_id
+          and e.fires_at = t.fires_at
+          and e.run = t.run
+        for update
+    ) e
+    limit cardinality($2::uuid[])
+),
+gone as (
+    delete from executions e
+    using found
+    where e.shard = $1
+      and e.ctid = found.ctid
+      and e.worker_id is null
+    returning e.*
+)
+insert into history (
+    shard, job_id, fires_at, run, state, due_at, finished_at, user_id, task_id, queue, priority,
+    parameters, policy, recurring, attempt, failures, error, created_at
+)
+select
+    shard, job_id, fires_at, run, 'CANCELLED', due_at, coalesce($5::timestamptz, now()), user_id, task_id, queue,
+    priority, parameters, policy, recurring, attempt, failures, error, created_at
+from gone;
+
+-- name: hold_job
+-- Holds a recurring job against planners and other changes until the end of the transaction.
+update jobs
+set revision = revision + 1
+where shard = $1
+  and id = $2
+returning 1;
+
+-- name: rewind
+-- What was withdrawn is not accounted for any more, so the cursor stands before it again.
+update jobs
+set next_fires_at = $3,
+    state = 'ACTIVE'
+where shard = $1
+  and id = $2;
+
+-- name: run_again
+-- One more execution of a firing, due at once; its run is the next one free.
+insert into executions (
+    shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
+    recurring, exclusive, created_at
+)
+select
+    $1, $2, f.fires_at, 1 + greatest(
+        coalesce((select max(run) from executions e where e.shard = $1 and e.job_id = $2 and e.fires_at = f.fires_at), 0),
+        coalesce((select max(run) from history h where h.shard = $1 and h.job_id = $2 and h.fires_at = f.fires_at), 0)
+    ),
+    $4, asked.at, $5, $6, $7, $8, $9, $10, $11, $12, asked.at
+from (select coalesce($13::timestamptz, now()) as at) asked
+cross join lateral (select coalesce($3::timestamptz, date_trunc('milliseconds', asked.at)) as fires_at) f
+on conflict do nothing
+returning fires_at, run;
+
+-- name: make_due
+update executions
+set due_at = least(due_at, coalesce($5::timestamptz, now()))
+where shard = $1
+  and job_id = $2
+  and fires_at = $3
+  and run = $4
+  and worker_id is null
+returning 1;
+
+-- name: forget_letters
+delete from dead_letters
+where shard = $1
+  and job_id = $2;
+
+-- name: hold_jobs_of_letters
+update jobs
+set revision = revision + 1
+where shard = $1
+  and id = any($2::uuid[]);
+
+-- name: redrive
+-- Dead letters become the next run of their firing. One that must not overlap waits until its job has nothing open;
+-- of several such letters of one job only the oldest goes.
+with asked as materialized (
+    select coalesce($5::timestamptz, now()) as at
+),
+chosen as materialized (
+    select d.place, d.exclusive, row_number() over (partition by d.job_id order by d.fires_at, d.run) as nth
+    from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
+    cross join lateral (
+        select d.ctid as place, d.job_id, d.fires_at, d.run, d.exclusive
+        from dead_letters d
+        where d.shard = $1
+          and d.job_id = t.job_id
+          and d.fires_at = t.fires_at
+          and d.run = t.run
+        for update
+    ) d
+    where not d.exclusive
+       or not exists (select from executions e where e.shard = $1 and e.job_id = d.job_id and e.exclusive)
+    limit cardinality($2::uuid[])
+),
+letters as (
+    delete from dead_letters d
+    using chosen c
+    where d.shard = $1
+      and d.ctid = c.place
+      and (c.nth = 1 or not c.exclusive)
+    returning d.*
+),
+again as (
+    insert into executions (
+        shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
+        recurring, exclusive, created_at
+    )
+    select
+        d.shard, d.job_id, d.fires_at, 1 + (
+            select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
+        ),
+        d.lane, asked.at, d.user_id, d.task_id, d.queue, d.priority, d.parameters, d.policy,
+        d.recurring, d.exclusive, asked.at
+    from letters d
+    cross join asked
+    returning job_id, fires_at, run
+)
+select l.job_id, l.fires_at, l.run as old_run, a.run
+from letters l
+join again a on a.job_id = l.job_id and a.fires_at = l.fires_at;
+
+-- name: letters_left
+select d.job_id, d.fires_at, d.run
+from dead_letters d
+where d.shard = $1
+  and d.job_id = any($2::uuid[]);

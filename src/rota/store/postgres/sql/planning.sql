@@ -1,0 +1,85 @@
+-- name: unplanned
+-- Recurring jobs whose next firing lies within the horizon. One that must not overlap and has an execution open is
+-- left alone until that firing is due: the way may be free by then.
+select
+    coalesce($4::timestamptz, now()) as now, j.id, j.revision, j.next_fires_at, j.schedule, j.overlap, o.has_open
+from jobs j
+cross join lateral (
+    select exists (
+        select from executions e where e.shard = $1 and e.job_id = j.id and e.exclusive
+    ) as has_open
+) o
+where j.shard = $1
+  and j.state = 'ACTIVE'
+  and j.next_fires_at <= coalesce($4::timestamptz, now()) + $2::interval
+  and (j.overlap = 'allow' or not o.has_open or j.next_fires_at <= coalesce($4::timestamptz, now()))
+order by j.next_fires_at
+limit $3;
+
+-- name: plan
+-- Compare and set on (revision, cursor); only the jobs won get their executions and skips.
+with seen as materialized (
+    select j.ctid as place, p.becomes, p.firings
+    from unnest($2::uuid[], $3::int[], $4::timestamptz[], $5::timestamptz[], $6::text[])
+        as p (id, revision, next_fires_at, becomes, firings)
+    cross join lateral (
+        select j.ctid
+        from jobs j
+        where j.shard = $1
+          and j.id = p.id
+          and j.revision = p.revision
+          and j.next_fires_at = p.next_fires_at
+          and j.state = 'ACTIVE'
+        for update
+    ) j
+    limit cardinality($2::uuid[])
+),
+won as (
+    update jobs j
+    set next_fires_at = s.becomes,
+        state = case when s.becomes is null then 'FINISHED' else 'ACTIVE' end::job_state
+    from seen s
+    where j.shard = $1
+      and j.ctid = s.place
+    returning j.*, s.firings
+),
+fired as (
+    insert into executions (
+        shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
+        recurring, exclusive, created_at
+    )
+    select
+        $1, w.id, f.fires_at, 0, w.lane, f.fires_at, w.user_id, w.task_id, w.queue, w.priority, w.parameters, w.policy,
+        true, w.overlap <> 'allow', coalesce($11::timestamptz, now())
+    from won w
+    cross join lateral unnest(string_to_array(w.firings, ',')::timestamptz[]) as f (fires_at)
+),
+skipped as (
+    insert into history (
+        shard, job_id, fires_at, run, state, due_at, finished_at, user_id, task_id, queue, priority, parameters,
+        policy, recurring, attempt, failures, skipped_because, skipped_to, skipped_count, created_at
+    )
+    select
+        $1, w.id, s.first, 0, 'SKIPPED', s.first, coalesce($11::timestamptz, now()), w.user_id, w.task_id, w.queue,
+        w.priority, w.parameters, w.policy, true, 0, 0, s.because, s.last, s.count, coalesce($11::timestamptz, now())
+    from unnest($7::uuid[], $8::timestamptz[], $9::timestamptz[], $10::int[], $12::text[])
+        as s (id, first, last, count, because)
+    join won w on w.id = s.id
+)
+select count(*) from won;
+
+-- name: partitions
+select c.relname::text as name
+from pg_inherits i
+join pg_class c on c.oid = i.inhrelid
+where i.inhparent in ('history'::regclass, 'attempts'::regclass);
+
+-- name: forget_names
+delete from names
+where expires_at < coalesce($1::timestamptz, now());
+
+-- name: forget_workers
+-- Long gone, and holding nothing.
+delete from workers
+where state <> 'ALIVE'
+  and ended_at < coalesce($1::timestamptz, now()) - interval '7 days';

@@ -1,0 +1,150 @@
+-- name: clock
+with clock as materialized (select coalesce($now::timestamptz, now()) as now)
+
+-- name: open_status
+case
+    when e.worker_id is not null and e.due_at <= (select now from clock) then 'RUNNING'
+    when e.failures + e.crashes + e.lapses > 0 then 'RETRYING'
+    when e.due_at > (select now from clock) then 'SCHEDULED'
+    else 'QUEUED'
+end
+
+-- name: open
+-- While an execution runs, its start is known as the moment it was handed out for; its ending tells it exactly.
+select
+    e.fires_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job,
+    case
+        when e.worker_id is not null and e.due_at <= (select now from clock) then 'RUNNING'
+        when e.failures + e.crashes + e.lapses > 0 then 'RETRYING'
+        when e.due_at > (select now from clock) then 'SCHEDULED'
+        else 'QUEUED'
+    end as status,
+    e.due_at,
+    case when e.due_at <= (select now from clock) then greatest(e.claimed_at, e.due_at) end as started_at,
+    null::timestamptz as finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters, e.policy, e.recurring,
+    e.attempt, e.failures, e.worker_id, e.cancel_requested, e.error, null::text as result,
+    null::text as skipped_because, null::timestamptz as skipped_to, null::int as skipped_count, e.created_at
+from executions e
+
+-- name: ended
+select
+    e.fires_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job, e.state::text as status, e.due_at,
+    e.started_at, e.finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters, e.policy, e.recurring,
+    e.attempt, e.failures, e.worker_id, false as cancel_requested, e.error, e.result,
+    e.skipped_because, e.skipped_to, e.skipped_count, e.created_at
+from history e
+
+-- name: dead_letters
+select
+    e.died_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job, 'FAILED' as status, e.fires_at as due_at,
+    null::timestamptz as started_at, e.died_at as finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters,
+    e.policy, e.recurring, e.attempt, e.failures, null::text as worker_id, false as cancel_requested, e.error,
+    null::text as result, null::text as skipped_because, null::timestamptz as skipped_to, null::int as skipped_count,
+    e.created_at
+from dead_letters e
+
+-- name: listed_jobs
+-- Only the place of a recurring job in a list; the job itself is looked up by its id.
+select
+    e.created_at as listed_at, e.id as job_id, null::timestamptz as fires_at, 0 as run, true as is_job,
+    null::text as status, null::timestamptz as due_at, null::timestamptz as started_at,
+    null::timestamptz as finished_at, e.user_id, e.task_id, e.queue, e.priority, null::text as parameters,
+    null::text as policy, true as recurring, 0 as attempt, 0 as failures, null::text as worker_id,
+    false as cancel_requested, null::text as error, null::text as result, null::text as skipped_because,
+    null::timestamptz as skipped_to, null::int as skipped_count, e.created_at
+from jobs e
+
+-- name: newer_run
+select from executions n
+where n.shard = e.shard
+  and n.job_id = e.job_id
+  and (n.fires_at, n.run) > (e.fires_at, e.run)
+union all
+select from history n
+where n.shard = e.shard
+  and n.job_id = e.job_id
+  and (n.fires_at, n.run) > (e.fires_at, e.run)
+
+-- name: recurring_jobs
+-- What is already planned is what fires next; the cursor stands behind it.
+select
+    j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.overlap,
+    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, p.planned,
+    least(j.next_fires_at, p.planned[1]) as next_fires_at
+from jobs j
+cross join lateral (
+    select coalesce(array_agg(e.fires_at order by e.fires_at), array[]::timestamptz[]) as planned
+    from executions e
+    where e.shard = $1
+      and e.job_id = j.id
+      and e.run = 0
+      and e.worker_id is null
+      and e.attempt = 0
+) p
+where j.shard = $1
+  and j.id = any($2::uuid[]);
+
+-- name: latest_executions
+-- The newest execution of each job. Of a recurring job what lies ahead does not count yet.
+with clock as materialized (select coalesce($3::timestamptz, now()) as now)
+select l.*
+from unnest($2::uuid[]) as t (job_id)
+cross join lateral (
+    select * from (
+        (
+            {open}
+            where e.shard = $1
+              and e.job_id = t.job_id
+              and (not e.recurring or e.fires_at <= (select now from clock))
+            order by e.fires_at desc, e.run desc
+            limit 1
+        )
+        union all
+        (
+            {ended}
+            where e.shard = $1
+              and e.job_id = t.job_id
+            order by e.fires_at desc, e.run desc
+            limit 1
+        )
+    ) e
+    order by e.fires_at desc, e.run desc
+    limit 1
+) l;
+
+-- name: find_executions
+with clock as materialized (select coalesce($5::timestamptz, now()) as now)
+select l.*
+from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
+cross join lateral (
+    {open}
+    where e.shard = $1
+      and e.job_id = t.job_id
+      and e.fires_at = t.fires_at
+      and e.run = t.run
+    union all
+    {ended}
+    where e.shard = $1
+      and e.job_id = t.job_id
+      and e.fires_at = t.fires_at
+      and e.run = t.run
+) l;
+
+-- name: attempts
+select a.attempt, a.worker_id, a.verdict, a.error, a.started_at, a.ended_at
+from attempts a
+where a.shard = $1
+  and a.job_id = $2
+  and a.fires_at = $3
+  and a.run = $4
+order by a.attempt, a.ended_at
+limit 1000;
+
+-- name: workers
+select
+    w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.state::text as state, w.started_at, w.renewed_at,
+    w.ended_at,
+    (select count(*) from executions e where e.worker_id = w.id and e.shard = any($1::smallint[])) as running
+from workers w
+order by w.state, w.started_at desc
+limit 1000;

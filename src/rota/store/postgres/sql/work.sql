@@ -1,0 +1,290 @@
+-- How these statements are written. On a fresh table the planner knows nothing, so their plans must not depend on what
+-- it believes. Rows are found by a lateral look-up of their key, which is a nested loop whatever the statistics say, and
+-- locked; then they are changed by `ctid`. A list of rows found so ends in a `limit` that the planner cannot read: it
+-- takes the list for one row, and so a look-up by `ctid` is always the cheapest way to join it.
+-- tests/store/test_plans.py holds them to it.
+
+-- name: claim
+-- Gives each due execution to exactly one caller. Buckets of users take turns; within a bucket the one with the
+-- earliest due time goes first, a priority step counting as five seconds of head start.
+-- The first pass only reads how much each lane should give, the second locks just that much: locking the full limit
+-- in every lane would write to thousands of rows that are not taken.
+with asked as materialized (
+    select coalesce($8::timestamptz, now()) as at, coalesce($8::timestamptz, now()) + $6::interval as until
+),
+heads as materialized (
+    select l.id, l.bucket, l.priority * interval '5 seconds' as head_start
+    from lanes l
+    cross join asked
+    cross join lateral (
+        select from executions e
+        where e.shard = $1
+          and e.lane = l.id
+          and e.worker_id is null
+          and e.due_at <= asked.until
+        limit 1
+    ) waiting
+    where l.queue = any($3::text[])
+      and l.task_id = any($4::text[])
+),
+lanes_due as materialized (
+    select count(*) as n from heads
+),
+foremost as (
+    select
+        h.id,
+        c.due_at - h.head_start as rank,
+        row_number() over (partition by h.bucket order by c.due_at - h.head_start) as turn
+    from heads h
+    cross join asked
+    cross join lateral (
+        select e.due_at
+        from executions e
+        where e.shard = $1
+          and e.lane = h.id
+          and e.worker_id is null
+          and e.due_at <= asked.until
+        order by e.due_at
+        -- Exact for up to four lanes; beyond that a share of four times the limit is close enough.
+        limit (select least($5::bigint, 4 * $5::bigint / n + 1) from lanes_due)
+    ) c
+    where (select n from lanes_due) > 1
+),
+shares as materialized (
+    select id, count(*) as share
+    from (select id from foremost order by turn, rank limit $5::bigint) taken
+    group by id
+    union all
+    select id, $5::bigint
+    from heads
+    where (select n from lanes_due) = 1
+),
+picked as materialized (
+    select e.ctid
+    from shares s
+    cross join asked
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.lane = s.id
+          and e.worker_id is null
+          and e.due_at <= asked.until
+        order by e.due_at
+        limit s.share
+        for update skip locked
+    ) e
+    limit $5::bigint
+)
+update executions e
+set worker_id = $2,
+    lease_id = $7,
+    attempt = e.attempt + 1,
+    claimed_at = (select at from asked)
+from picked
+where e.shard = $1
+  and e.ctid = picked.ctid
+returning
+    e.job_id,
+    e.fires_at,
+    e.run,
+    e.attempt,
+    e.failures,
+    e.crashes,
+    e.lapses,
+    e.task_id,
+    e.user_id,
+    e.parameters,
+    e.policy,
+    e.priority,
+    extract(epoch from e.due_at - (select at from asked))::float8 as due_in,
+    e.lease_id;
+
+-- name: finish
+-- Ends attempts, fenced by attempt and lease: what is not returned was refused and nothing of it changed.
+-- The open row goes; in the same statement it comes back as history, or as pending with its new counters and due time.
+-- What should be tried again after its cancellation was asked for is cancelled.
+with endings as materialized (
+    select *
+    from unnest(
+        $2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[], $8::int[], $9::int[],
+        $10::int[], $11::float8[], $12::text[], $13::text[], $14::float8[]
+    ) as t (
+        job_id, fires_at, run, attempt, lease_id, verdict, failures, crashes, lapses, after, error, result, started_ago
+    )
+),
+asked as materialized (
+    select coalesce($15::timestamptz, now()) as at
+),
+held as materialized (
+    select t.*, e.ctid as place
+    from endings t
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.job_id = t.job_id
+          and e.fires_at = t.fires_at
+          and e.run = t.run
+          and e.attempt = t.attempt
+          and e.lease_id = t.lease_id
+        for update
+    ) e
+    limit cardinality($2::uuid[])
+),
+over as (
+    delete from executions e
+    using held t
+    where e.shard = $1
+      and e.ctid = t.place
+      and e.lease_id = t.lease_id
+    returning
+        e.*,
+        t.verdict,
+        case
+            when t.verdict not in ('RETRY', 'RELEASE') then t.verdict
+            when e.cancel_requested then 'CANCELLED'
+        end::ended_state as ended_as,
+        t.failures as failures_now,
+        t.crashes as crashes_now,
+        t.lapses as lapses_now,
+        t.error as error_now,
+        t.result,
+        (select at from asked) as at,
+        (select at from asked) + t.after * interval '1 second' as due_again_at,
+        (select at from asked) - t.started_ago * interval '1 second' as started_at
+),
+again as (
+    insert into executions (
+        shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy, recurring,
+        exclusive, attempt, failures, crashes, lapses, error, created_at
+    )
+    select
+        shard, job_id, fires_at, run, lane, coalesce(due_again_at, due_at), user_id, task_id, queue, priority,
+        parameters, policy, recurring, exclusive, attempt, failures_now, crashes_now, lapses_now,
+        coalesce(error_now, error), created_at
+    from over
+    where ended_as is null
+),
+ended as (
+    insert into history (
+        shard, job_id, fires_at, run, state, due_at, started_at, finished_at, user_id, task_id, queue, priority,
+        parameters, policy, recurring, attempt, failures, worker_id, lease_id, error, result, created_at
+    )
+    select
+        shard, job_id, fires_at, run, ended_as, due_at, started_at, at, user_id, task_id, queue, priority,
+        parameters, policy, recurring, attempt, failures_now, worker_id, lease_id, error_now, result, created_at
+    from over
+    where ended_as is not null
+),
+dead as (
+    insert into dead_letters (
+        shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
+        exclusive, attempt, failures, error, created_at
+    )
+    select
+        shard, job_id, fires_at, run, at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
+        exclusive, attempt, failures_now, error_now, created_at
+    from over
+    where ended_as = 'FAILED'
+),
+tried as (
+    insert into attempts (
+        shard, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error, started_at, ended_at
+    )
+    select shard, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error_now, started_at, at
+    from over
+    where verdict in ('RETRY', 'RELEASE', 'FAILED')
+)
+select job_id, fires_at, run
+from over;
+
+-- name: told_before
+-- Which of these endings have been applied already. The same words must have been used: a reaper that ended the same
+-- attempt in another way came first, and this ending was refused.
+select t.job_id, t.fires_at, t.run
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[], $8::text[])
+    as t (job_id, fires_at, run, attempt, lease_id, verdict, error)
+where exists (
+    select from history h
+    where h.shard = $1
+      and h.job_id = t.job_id
+      and h.fires_at = t.fires_at
+      and h.run = t.run
+      and h.attempt = t.attempt
+      and h.lease_id = t.lease_id
+      and h.state::text = t.verdict
+)
+or exists (
+    select from attempts a
+    where a.shard = $1
+      and a.job_id = t.job_id
+      and a.fires_at = t.fires_at
+      and a.run = t.run
+      and a.attempt = t.attempt
+      and a.lease_id = t.lease_id
+      and a.verdict = t.verdict
+      and a.error is not distinct from t.error
+);
+
+-- name: give_back
+update executions e
+set worker_id = null,
+    lease_id = null,
+    claimed_at = null
+where e.shard = $1
+  and e.worker_id = $2
+  and e.lease_id = any($3::bigint[])
+returning 1;
+
+-- name: cancelled_of
+-- What this worker runs and should stop.
+select e.job_id, e.fires_at, e.run
+from executions e
+where e.shard = $1
+  and e.worker_id = $2
+  and e.cancel_requested;
+
+-- name: expired
+-- What dead workers still hold. A claim may commit just after its worker's death, so the dead are asked for an hour.
+select
+    e.job_id, e.fires_at, e.run, e.attempt, e.failures, e.crashes, e.lapses, e.task_id, e.user_id, e.parameters,
+    e.policy, e.priority, 0::float8 as due_in, e.lease_id, e.worker_id
+from workers w
+cross join lateral (
+    select *
+    from executions e
+    where e.shard = $1
+      and e.worker_id = w.id
+    limit $2
+) e
+where w.state <> 'ALIVE'
+  and w.ended_at > coalesce($3::timestamptz, now()) - interval '1 hour'
+limit $2;
+
+-- name: register
+insert into workers (id, host, pid, queues, tasks, concurrency, state, started_at, renewed_at, lease)
+select $1, $2, $3, $4, $5, $6, 'ALIVE', t.now, t.now, $7
+from (select coalesce($8::timestamptz, now()) as now) t;
+
+-- name: renew
+update workers
+set renewed_at = coalesce($2::timestamptz, now())
+where id = $1
+  and state = 'ALIVE'
+returning 1;
+
+-- name: retire
+update workers
+set state = 'STOPPED',
+    ended_at = coalesce($2::timestamptz, now())
+where id = $1
+  and state = 'ALIVE';
+
+-- name: bury
+update workers
+set state = 'DEAD',
+    ended_at = coalesce($1::timestamptz, now())
+where state = 'ALIVE'
+  and renewed_at + lease < coalesce($1::timestamptz, now())
+returning id;

@@ -1,0 +1,145 @@
+"""The worker's side of the store: claim, renew, finish."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import asyncpg
+
+from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
+from rota.model.job import shard_of
+from rota.model.worker import LEASE, Handout, NewWorker, Renewal
+from rota.store.postgres.database import Database
+from rota.store.postgres.queries import Queries
+
+SQL = Queries("work.sql")
+
+
+class Work:
+    db: Database
+
+    async def register(self, worker: NewWorker) -> None:
+        await self.db.renew(
+            SQL.register,
+            worker.id,
+            worker.host,
+            worker.pid,
+            worker.queues,
+            worker.tasks,
+            worker.concurrency,
+            LEASE,
+            self.db.time,
+        )
+
+    async def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        lookahead: timedelta,
+        lease_id: int,
+    ) -> Handout:
+        claimed: list[Claimed] = []
+        shards = list(range(await self.db.shards()))
+        random.shuffle(shards)
+        for shard in shards:
+            if len(claimed) < limit:
+                rows = await self.db.fetch(
+                    SQL.claim, shard, worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id, self.db.time
+                )
+                claimed += [Claimed(*row) for row in rows]
+        return Handout(claimed, await self._cancelled(worker_id))
+
+    async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
+        returned = 0
+        for shard in range(await self.db.shards()):
+            returned += len(await self.db.fetch(SQL.give_back, shard, worker_id, lease_ids))
+        return returned
+
+    async def renew(self, worker_id: str) -> Renewal:
+        alive = await self.db.renew(SQL.renew, worker_id, self.db.time)
+        return Renewal(bool(alive), await self._cancelled(worker_id))
+
+    async def _cancelled(self, worker_id: str) -> list[ExecutionKey]:
+        keys: list[ExecutionKey] = []
+        for shard in range(await self.db.shards()):
+            keys += [ExecutionKey(*row) for row in await self.db.renew(SQL.cancelled_of, shard, worker_id)]
+        return keys
+
+    async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
+        refused: list[Ending] = []
+        for shard, batch in by_shard(endings):
+            refused += await self._finish(shard, batch)
+        return refused
+
+    async def _finish(self, shard: int, batch: list[Ending]) -> list[Ending]:
+        # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
+        batch.sort(key=lambda ending: ending.key)
+        left = await self._apply(shard, batch)
+        if left:
+            # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
+            left = await self._apply(shard, left)
+        return await self._not_told_before(shard, left) if left else []
+
+    async def _apply(self, shard: int, batch: list[Ending]) -> list[Ending]:
+        """Those that were not accepted."""
+        rows = await self.db.fetch(
+            SQL.finish,
+            shard,
+            *_fence(batch),
+            [ending.verdict.value for ending in batch],
+            [ending.failures for ending in batch],
+            [ending.crashes for ending in batch],
+            [ending.lapses for ending in batch],
+            [ending.after for ending in batch],
+            [ending.error for ending in batch],
+            [ending.result for ending in batch],
+            [ending.started_ago for ending in batch],
+            self.db.time,
+        )
+        return [] if len(rows) == len(batch) else _without(batch, rows)
+
+    async def _not_told_before(self, shard: int, left: list[Ending]) -> list[Ending]:
+        verdicts = [ending.verdict.value for ending in left]
+        errors = [ending.error for ending in left]
+        return _without(left, await self.db.look(SQL.told_before, shard, *_fence(left), verdicts, errors))
+
+    async def retire(self, worker_id: str) -> None:
+        await self.db.renew(SQL.retire, worker_id, self.db.time)
+
+    async def bury(self) -> list[str]:
+        return [row["id"] for row in await self.db.renew(SQL.bury, self.db.time)]
+
+    async def expired(self, *, limit: int) -> list[Lapsed]:
+        lapsed: list[Lapsed] = []
+        for shard in range(await self.db.shards()):
+            rows = await self.db.fetch(SQL.expired, shard, limit - len(lapsed), self.db.time)
+            lapsed += [Lapsed(Claimed(*row[:-1]), row["worker_id"]) for row in rows]
+        return lapsed
+
+
+def by_shard(endings: Iterable[Ending]) -> Iterable[tuple[int, list[Ending]]]:
+    batches: defaultdict[int, list[Ending]] = defaultdict(list)
+    for ending in endings:
+        batches[shard_of(ending.job_id)].append(ending)
+    return batches.items()
+
+
+def _fence(endings: Sequence[Ending]) -> tuple[list[object], ...]:
+    return (
+        [ending.job_id for ending in endings],
+        [ending.fires_at for ending in endings],
+        [ending.run for ending in endings],
+        [ending.attempt for ending in endings],
+        [ending.lease_id for ending in endings],
+    )
+
+
+def _without(endings: list[Ending], rows: Sequence[asyncpg.Record]) -> list[Ending]:
+    keys = {ExecutionKey(*row) for row in rows}
+    return [ending for ending in endings if ending.key not in keys]

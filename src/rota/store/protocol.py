@@ -1,0 +1,168 @@
+"""What the store promises.
+
+Batch first: every method takes and returns lists, one call is one transaction, one is a list of one.
+No policy inside: no cron, no backoff. Time is the database's; what crosses the seam are durations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from rota.model.definition import Definition
+from rota.model.execution import Attempt, Ending, Execution, ExecutionKey, Lapsed
+from rota.model.job import IdempotencyKey, Job, NewJob
+from rota.model.keys import ApiKey, Principal, Scope
+from rota.model.policy import Plan, Unplanned
+from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
+from rota.model.schedule import Recurring
+from rota.model.worker import Handout, NewWorker, Renewal, Worker
+
+
+class Submission(Struct, frozen=True):
+    """Jobs that are stored together or not at all, under one idempotency key or none."""
+
+    jobs: list[NewJob]
+    key: IdempotencyKey | None = None
+
+
+class Accepted(Struct, frozen=True):
+    """Stored and durable, as of now."""
+
+    jobs: list[Job]
+
+
+class Replayed(Struct, frozen=True):
+    """The same was submitted under this key before; these are the jobs of then."""
+
+    job_ids: list[UUID]
+
+
+class KeyReused(Struct, frozen=True):
+    """The key stands for something else; nothing was stored."""
+
+
+Receipt = Accepted | Replayed | KeyReused
+
+
+class RecurringChange(Struct, frozen=True, kw_only=True):
+    """A recurring job's next definition, made from the revision and cursor that were seen."""
+
+    id: UUID
+    revision: int
+    seen_next: datetime | None
+    withdraws: list[datetime]
+    definition: Definition
+    schedule: Recurring
+    overlap: str
+    next_fires_at: datetime | None
+
+
+class OneShotChange(Struct, frozen=True, kw_only=True):
+    """A pending one-shot job's next definition; `fires_at` None leaves its time."""
+
+    key: ExecutionKey
+    definition: Definition
+    fires_at: datetime | None
+
+
+class Refusal(Struct, frozen=True):
+    key: ExecutionKey
+    reason: str
+
+
+class WorkSource(Protocol):
+    """What a worker needs. The store is one; a Rota server behind HTTP is another."""
+
+    async def register(self, worker: NewWorker) -> None: ...
+
+    async def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        lookahead: timedelta,
+        lease_id: int,
+    ) -> Handout:
+        """Give each due execution to exactly one worker, also those due within `lookahead`.
+
+        The caller makes the lease id, so that a claim whose answer was lost can be given back by it.
+        """
+
+    async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
+        """Make what was claimed under these leases pending again; how many there were."""
+
+    async def renew(self, worker_id: str) -> Renewal:
+        """Keep every claim of the worker for another lease, unless it was declared dead before."""
+
+    async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
+        """Apply each ending whose (attempt, lease) still holds. Returns the refused: they changed nothing.
+
+        Safe to repeat: an ending that was applied before is not refused.
+        """
+
+    async def retire(self, worker_id: str) -> None:
+        """The worker has nothing left and is gone for good."""
+
+
+class Store(WorkSource, Protocol):
+    # jobs come in and change
+    async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]: ...
+    async def shards(self) -> int: ...
+    async def change_recurring(self, change: RecurringChange) -> bool:
+        """False when the job or its planned executions have changed since they were seen: look again."""
+
+    async def change_one_shot(self, change: OneShotChange) -> bool:
+        """False when it is no longer pending."""
+
+    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
+        """Nothing of these jobs starts any more: pending executions end, running ones are asked to."""
+
+    async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None: ...
+
+    async def run_now(self, job: Job) -> ExecutionKey | None:
+        """One more execution, due at once. None when one is running and the job allows no overlap."""
+
+    async def redrive(self, keys: Sequence[ExecutionKey]) -> tuple[list[ExecutionKey], list[Refusal]]:
+        """Dead letters run again, as the next run of their firing."""
+
+    # time passes
+    async def now(self) -> datetime: ...
+    async def unplanned(self, *, horizon: timedelta, limit: int) -> tuple[datetime, list[Unplanned]]:
+        """Recurring jobs whose next firing lies within the horizon and could be settled, earliest first."""
+
+    async def plan(self, plans: Sequence[Plan]) -> int:
+        """Write what was planned for each job whose (revision, cursor) is still as seen; how many were."""
+
+    async def bury(self) -> list[str]:
+        """Declare dead the workers whose lease has run out. Final."""
+
+    async def expired(self, *, limit: int) -> list[Lapsed]: ...
+    async def maintain(self, *, keep: timedelta) -> int:
+        """Partitions for the days to come, none for days long gone; expired names go too."""
+
+    # people look
+    async def find_jobs(self, job_ids: Sequence[UUID]) -> list[Job]: ...
+    async def jobs(self, where: JobFilter, page: Page) -> Slice[Job]: ...
+    async def find_executions(self, keys: Sequence[ExecutionKey]) -> list[Execution]: ...
+    async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
+    async def attempts(self, key: ExecutionKey) -> list[Attempt]: ...
+    async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
+    async def workers(self) -> list[Worker]: ...
+
+    # keys
+    async def create_key(self, user_id: str, scopes: Sequence[Scope]) -> tuple[ApiKey, str]: ...
+    async def keys(self) -> list[ApiKey]: ...
+    async def revoke_key(self, key_id: str) -> bool: ...
+    async def principal(self, hash: bytes) -> Principal | None: ...
+
+    # waking: a hint, polling is the truth
+    def woken(self, callback: Callable[[], None]) -> AbstractAsyncContextManager[None]: ...
+    async def aclose(self) -> None: ...

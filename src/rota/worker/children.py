@@ -1,0 +1,235 @@
+"""The child processes of a supervisor: starting them, giving them work, telling what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from rota.model.definition import policy_of
+from rota.model.errors import RotaError
+from rota.model.execution import Claimed, ExecutionKey
+from rota.model.retry import Crashed, HandedBack, Outcome, Stopped, TimedOut
+from rota.worker.child import TRUST
+from rota.worker.wire import Channel, Orders, Reports, Start
+
+log = logging.getLogger(__name__)
+
+# A child that lets an attempt run over its time, or does not answer a cancellation, is killed after this.
+OVERTIME = 2.0
+CANCEL_GRACE = 30.0
+# What else runs in a child that has to be killed gets this long to end by itself.
+NEIGHBOURS_GRACE = 5.0
+
+
+class WorkerBroken(RotaError):
+    """The app cannot be loaded; starting again would not help."""
+
+
+class Attempt(Struct):
+    """An attempt in a child. `over_at` is when the child is held to account for it, `verdict` what it is then."""
+
+    claimed: Claimed
+    starts_at: float
+    over_at: float
+    verdict: Outcome
+
+
+Told = Callable[[Claimed, Outcome, "float | None"], None]
+
+
+class ChildProcess:
+    """The supervisor's view of one child."""
+
+    def __init__(self, process: subprocess.Popen[bytes], told: Told, lost: Callable[[ChildProcess], None]) -> None:
+        self.process = process
+        self.attempts: dict[int, Attempt] = {}
+        self.tasks: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self.condemned_at: float | None = None
+        self._told = told
+        self._lost = lost
+        self._next_slot = 0
+        self.channel: Channel | None = None
+
+    def start(self, work: Iterable[tuple[Claimed, float]]) -> None:
+        orders = []
+        for claimed, starts_at in work:
+            timeout = policy_of(claimed.policy).timeout
+            slot = self._next_slot = self._next_slot + 1
+            self.attempts[slot] = Attempt(claimed, starts_at, starts_at + timeout + OVERTIME, TimedOut(timeout))
+            orders.append(Start(slot, claimed.task_id, claimed.parameters, timeout, starts_at))
+        self._send(Orders(start=orders))
+
+    def cancel(self, keys: set[ExecutionKey]) -> None:
+        now = time.monotonic()
+        slots = [slot for slot, attempt in self.attempts.items() if attempt.claimed.key in keys]
+        for slot in slots:
+            attempt = self.attempts[slot]
+            if not isinstance(attempt.verdict, Stopped):
+                attempt.verdict = Stopped()
+                attempt.over_at = min(attempt.over_at, now + CANCEL_GRACE)
+        if slots:
+            self._send(Orders(cancel=slots))
+
+    def drain(self) -> None:
+        self._send(Orders(drain=True))
+
+    def _send(self, orders: Orders) -> None:
+        if self.channel is not None:
+            self.channel.send(orders)
+
+    def received(self, reports: Reports) -> None:
+        if reports.tasks is not None and not self.tasks.done():
+            self.tasks.set_result(reports.tasks)
+        if reports.broken is not None and not self.tasks.done():
+            self.tasks.set_exception(WorkerBroken(f"The app cannot be loaded: {reports.broken}"))
+        for report in reports.ended:
+            attempt = self.attempts.pop(report.slot, None)
+            if attempt is not None:
+                self._told(attempt.claimed, report.outcome, report.started_at)
+
+    def is_overdue(self, now: float) -> bool:
+        """Some attempt here should be over and is not; the process itself has to go."""
+        return any(attempt.over_at <= now for attempt in self.attempts.values())
+
+    def may_be_killed(self, now: float) -> bool:
+        assert self.condemned_at is not None
+        others = any(attempt.over_at > now for attempt in self.attempts.values())
+        return not others or now >= self.condemned_at + NEIGHBOURS_GRACE
+
+    def kill(self) -> None:
+        """Ends the process; what it was killed for gets its verdict, the neighbours are handed back."""
+        now = time.monotonic()
+        self.process.kill()
+        self.process.wait()
+        for attempt in self._take_attempts():
+            began = attempt.starts_at if attempt.starts_at <= now else None
+            self._told(attempt.claimed, attempt.verdict if attempt.over_at <= now else HandedBack(), began)
+
+    def gone(self) -> None:
+        """The channel is closed: the process is dead, or as good as dead."""
+        if not self.tasks.done():
+            self.tasks.set_exception(WorkerBroken("The child process ended before it was ready."))
+        now = time.monotonic()
+        self.process.kill()
+        code = self.process.wait()
+        for attempt in self._take_attempts():
+            began = attempt.starts_at <= now
+            outcome: Outcome = Crashed(f"the process ended with code {code}") if began else HandedBack()
+            self._told(attempt.claimed, outcome, attempt.starts_at if began else None)
+        self._lost(self)
+
+    def _take_attempts(self) -> list[Attempt]:
+        attempts, self.attempts = list(self.attempts.values()), {}
+        return attempts
+
+
+class Children:
+    def __init__(self, app: str | None, count: int, told: Told) -> None:
+        self._app = app
+        self._count = count
+        self._told = told
+        self._all: list[ChildProcess] = []
+        self._closing = False
+        self._trust_file = tempfile.TemporaryFile()
+        self._trust_file.truncate(TRUST.size)
+        self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
+
+    def trust_until(self, moment: float) -> None:
+        """Children end themselves after this monotonic time unless it is moved on."""
+        if self._closing:
+            return
+        TRUST.pack_into(self._trust, 0, moment)
+
+    async def open(self) -> list[str]:
+        """Starts the children; the tasks they know."""
+        self._all = [await self._spawn() for _ in range(self._count)]
+        return (await asyncio.gather(*(child.tasks for child in self._all)))[0]
+
+    async def _spawn(self) -> ChildProcess:
+        ours, theirs = socket.socketpair()
+        trust = self._trust_file.fileno()
+        command = [sys.executable, "-m", "rota.worker.child", str(theirs.fileno()), str(trust)]
+        process = subprocess.Popen(
+            [*command, self._app] if self._app else command,
+            pass_fds=(theirs.fileno(), trust),
+            stdin=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        theirs.close()
+        child = ChildProcess(process, self._told, self._replace)
+        loop = asyncio.get_running_loop()
+        _, child.channel = await loop.create_connection(lambda: Channel(Reports, child.received, child.gone), sock=ours)
+        return child
+
+    def _replace(self, child: ChildProcess) -> None:
+        if child in self._all:
+            self._all.remove(child)
+        if not self._closing:
+            log.warning("child ended pid=%d code=%s", child.process.pid, child.process.returncode)
+            self._respawning = asyncio.create_task(self._respawn())
+
+    async def _respawn(self) -> None:
+        # A child that dies at once must not become a busy loop of births.
+        await asyncio.sleep(0.2)
+        if not self._closing:
+            child = await self._spawn()
+            try:
+                await child.tasks
+            except WorkerBroken as error:
+                log.error("child cannot start error=%s", error)
+                return
+            self._all.append(child)
+
+    @property
+    def running(self) -> int:
+        return sum(len(child.attempts) for child in self._all)
+
+    def start(self, work: Sequence[tuple[Claimed, float]]) -> None:
+        """Spread over the children, the least busy first. What nobody can take is handed back."""
+        able = sorted((c for c in self._all if c.condemned_at is None), key=lambda c: len(c.attempts))
+        if not able:
+            for claimed, _ in work:
+                self._told(claimed, HandedBack(), None)
+            return
+        for turn, child in enumerate(able):
+            child.start(work[turn :: len(able)])
+
+    def cancel(self, keys: Iterable[ExecutionKey]) -> None:
+        wanted = set(keys)
+        for child in self._all if wanted else ():
+            child.cancel(wanted)
+
+    def drain(self) -> None:
+        for child in self._all:
+            child.drain()
+
+    async def watch(self) -> int:
+        """A step: condemns children with something overdue, kills the condemned when their time has come."""
+        now = time.monotonic()
+        for child in list(self._all):
+            if child.condemned_at is None and child.is_overdue(now):
+                child.condemned_at = now
+                child.drain()
+            if child.condemned_at is not None and child.may_be_killed(now):
+                child.kill()
+        return 0
+
+    def kill(self) -> None:
+        self._closing = True
+        for child in list(self._all):
+            child.kill()
+            if child.channel is not None:
+                child.channel.close()
+        self._all.clear()
+        self._trust.close()
+        self._trust_file.close()

@@ -1,0 +1,82 @@
+"""Claims as much as there is room for, a moment ahead of its time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from rota.loop import pause
+from rota.model.errors import StoreUnavailable
+from rota.model.execution import Claimed
+from rota.model.worker import LOOKAHEAD, NewWorker
+from rota.store.protocol import WorkSource
+from rota.worker.children import Children
+from rota.worker.reporter import BATCH, Reporter
+
+# A claim whose answer was lost may still commit: its lease is given back again and again for this long.
+LOST_FOR = 60.0
+# Between two claims that found something: work gathers, and one statement takes more of it.
+BREATH = 0.005
+MOST = 1000
+
+
+class Claimer:
+    def __init__(self, source: WorkSource, worker: NewWorker, children: Children, reporter: Reporter) -> None:
+        self._source = source
+        self._worker = worker
+        self._children = children
+        self._reporter = reporter
+        self._lost: dict[int, float] = {}
+        self.freed = asyncio.Event()
+
+    async def step(self) -> int:
+        """How many were claimed; waits for room first, so that nothing is taken that cannot be run."""
+        room = await self._room()
+        if room <= 0:
+            return 1
+        await self._give_back_lost()
+        claimed = await self._claim(min(room, MOST))
+        if claimed:
+            await asyncio.sleep(BREATH)
+        return len(claimed)
+
+    async def _room(self) -> int:
+        self.freed.clear()
+        room = self._free()
+        if room < self._worker.concurrency // 4:
+            await pause(BREATH if room > 0 else 0.25, self.freed)
+            room = self._free()
+        return room
+
+    def _free(self) -> int:
+        # What cannot be told is not added to: the database is slow or away.
+        return self._worker.concurrency - self._children.running if self._reporter.backlog < 4 * BATCH else 0
+
+    async def _claim(self, limit: int) -> list[Claimed]:
+        lease_id = secrets.randbits(62)
+        try:
+            handout = await self._source.claim(
+                self._worker.id,
+                queues=self._worker.queues,
+                tasks=self._worker.tasks,
+                limit=limit,
+                lookahead=LOOKAHEAD,
+                lease_id=lease_id,
+            )
+        except (StoreUnavailable, asyncio.CancelledError):
+            self._lost[lease_id] = time.monotonic() + LOST_FOR
+            raise
+        now = time.monotonic()
+        # The answer came later than it was computed, so counting from here is never early.
+        work = sorted(handout.executions, key=lambda c: c.due_in - 5 * c.priority)
+        if work:
+            self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
+        self._children.cancel(handout.cancelled)
+        return work
+
+    async def _give_back_lost(self) -> None:
+        if self._lost:
+            await self._source.give_back(self._worker.id, list(self._lost))
+            now = time.monotonic()
+            self._lost = {lease_id: until for lease_id, until in self._lost.items() if until > now}

@@ -1,0 +1,88 @@
+"""One attempt in a child: find the task, call it within its time, sort what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
+from rota.worker.tasks import GiveUp, RetryLater, Task
+
+MOST_RESULT = 64 * 1024
+MOST_ERROR = 8 * 1024
+_parameters = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def execute(task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor) -> Outcome:
+    """Never raises: whatever a task does ends as an outcome."""
+    if task is None:
+        return HandedBack()
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            value = await _call(task, _parameters(parameters), threads)
+        return TimedOut(timeout) if limit.expired() else _done(value)
+    except TimeoutError as error:
+        return TimedOut(timeout) if limit.expired() else _raised(error)
+    except asyncio.CancelledError:
+        return Stopped()
+    except RetryLater as wish:
+        return Raised(printable(wish), after=max(0.0, wish.after))
+    except GiveUp as error:
+        return Raised(printable(error), final=True)
+    except BaseException as error:
+        return _raised(error)
+
+
+async def _call(task: Task, parameters: dict[str, Any], threads: ThreadPoolExecutor) -> Any:
+    if task.is_async:
+        return await task.call(**parameters)
+    future = threads.submit(task.call, **parameters)
+    thread = asyncio.wrap_future(future)
+    while True:
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: as long as it runs the attempt is not over, whatever was asked.
+            if future.cancelled() or future.cancel():
+                raise
+
+
+def _done(value: Any) -> Outcome:
+    if value is None:
+        return Done(None)
+    try:
+        text = msgspec.json.encode(value, enc_hook=_cannot)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Raised(f"the result cannot be kept as JSON: {printable(error)}", final=True)
+    if len(text) > MOST_RESULT:
+        return Raised(f"the result has {len(text)} bytes of JSON; {MOST_RESULT} are kept at most", final=True)
+    return Done(text.decode())
+
+
+def _cannot(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
+
+
+def _raised(error: BaseException) -> Raised:
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:
+        text = f"{type(error).__name__} (its text could not be printed)"
+    return Raised(_storable(text))
+
+
+def printable(error: BaseException) -> str:
+    try:
+        return _storable(str(error) or type(error).__name__)
+    except Exception:
+        return f"{type(error).__name__} (its text could not be printed)"
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL takes no NUL and no lone surrogates; the end of a traceback tells the most."""
+    clean = text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+    return clean if len(clean) <= MOST_ERROR else "…" + clean[-MOST_ERROR:]

@@ -1,0 +1,142 @@
+"""A worker: a supervisor and its children. The supervisor never runs user code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+
+from msgspec import Struct
+
+from rota.loop import pause, repeat
+from rota.model.errors import StoreUnavailable
+from rota.model.execution import Claimed
+from rota.model.retry import Outcome
+from rota.model.worker import RENEWAL, NewWorker
+from rota.store.protocol import WorkSource
+from rota.worker.children import Children
+from rota.worker.claimer import Claimer
+from rota.worker.keeper import Keeper
+from rota.worker.reporter import Reporter
+
+log = logging.getLogger(__name__)
+
+# Being woken is a hint, so this alone keeps the promise of two seconds.
+POLL = 0.2
+Woken = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
+
+
+class WorkerSettings(Struct, frozen=True):
+    """What a worker is told at the command line."""
+
+    app: str | None = None
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = 100
+    children: int = max(1, min(os.cpu_count() or 1, 8))
+    drain: float = 30.0
+
+
+class Supervisor:
+    def __init__(self, source: WorkSource, woken: Woken, settings: WorkerSettings) -> None:
+        self._source = source
+        self._woken = woken
+        self._settings = settings
+        self.ready = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Life after life: a worker that was declared dead comes back under a new id."""
+        while not stop.is_set():
+            await _Life(self._source, self._woken, self._settings).live(stop, self.ready)
+
+
+class _Life:
+    """From one registration to the end of that worker id."""
+
+    def __init__(self, source: WorkSource, woken: Woken, settings: WorkerSettings) -> None:
+        self._source = source
+        self._woken = woken
+        self._settings = settings
+        self._id = f"w-{secrets.token_hex(5)}"
+        self._reporter = Reporter(source, self._id)
+        self._children = Children(settings.app, settings.children, self._told)
+        self._claimer: Claimer | None = None
+
+    def _told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
+        self._reporter.tell(claimed, outcome, started_at)
+        if self._claimer is not None:
+            self._claimer.freed.set()
+
+    async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
+        keeper = Keeper(self._source, self._id, self._children)
+        try:
+            worker = self._introduce(await self._children.open())
+            await self._register(worker, stop)
+            log.info("worker ready worker=%s tasks=%s", self._id, ",".join(worker.tasks))
+            ready.set()
+            await self._work(worker, keeper, stop)
+        finally:
+            self._children.kill()
+
+    def _introduce(self, tasks: list[str]) -> NewWorker:
+        return NewWorker(
+            id=self._id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=list(self._settings.queues),
+            tasks=tasks,
+            concurrency=self._settings.concurrency,
+        )
+
+    async def _register(self, worker: NewWorker, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                return await self._source.register(worker)
+            except StoreUnavailable as error:
+                log.error("cannot register error=%s", error)
+                await pause(1.0, stop)
+
+    async def _work(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> None:
+        claimer = self._claimer = Claimer(self._source, worker, self._children, self._reporter)
+        over = asyncio.Event()
+        wake = asyncio.Event()
+        async with self._woken(wake.set), asyncio.TaskGroup() as duties:
+            telling = duties.create_task(self._reporter.run())
+            duties.create_task(repeat(keeper.renew, every=RENEWAL.total_seconds(), stop=over, name="keeper"))
+            duties.create_task(repeat(keeper.watch, every=0.25, stop=over, name="watch"))
+            claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
+            await claiming
+            if not keeper.lost.is_set():
+                await self._drain(keeper)
+            self._children.kill()
+            await self._reporter.close(patience=10.0)
+            over.set()
+            telling.cancel()
+        with suppress(StoreUnavailable):
+            await self._source.retire(self._id)
+
+    async def _drain(self, keeper: Keeper) -> None:
+        """What has begun may end; what has not is handed back, as is what does not end in time."""
+        log.info("worker draining worker=%s running=%d", self._id, self._children.running)
+        self._children.drain()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain
+        while self._children.running and loop.time() < deadline and not keeper.lost.is_set():
+            await asyncio.sleep(0.02)
+
+
+async def _claim(claimer: Claimer, stop: asyncio.Event, lost: asyncio.Event, wake: asyncio.Event) -> None:
+    """Until the worker is to stop or has lost its lease."""
+    ended = asyncio.Event()
+
+    async def either() -> None:
+        await pause(float("inf"), stop, lost)
+        ended.set()
+        wake.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(either())
+        tasks.create_task(repeat(claimer.step, every=POLL, stop=ended, wake=wake, name="claimer"))

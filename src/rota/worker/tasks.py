@@ -1,0 +1,78 @@
+"""Tasks: the named work that a worker knows."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from rota.model.errors import Conflict, InvalidField
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class RetryLater(Exception):
+    """Raised by a task: try again, after that many seconds."""
+
+    def __init__(self, after: float, reason: str = "the task asked to be tried later") -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class GiveUp(Exception):
+    """Raised by a task: do not try again."""
+
+
+class Task(Struct, frozen=True):
+    """`options` are what a job of this task is submitted with unless it says otherwise."""
+
+    name: str
+    call: Callable[..., Any]
+    is_async: bool
+    options: dict[str, Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+
+class App:
+    """A set of tasks: what `rota worker module:app` works on."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+
+    def task(self, name: str, **options: Any) -> Callable[[Function], Task]:
+        """`@app.task("send_email", max_retries=5)`: a job's parameters become the function's keyword arguments."""
+
+        def register(function: Function) -> Task:
+            if name in self.tasks:
+                raise Conflict(f"There are two tasks named {name!r}.")
+            self.tasks[name] = Task(name, function, inspect.iscoroutinefunction(function), options)
+            return self.tasks[name]
+
+        return register
+
+    def include(self, other: App) -> None:
+        """Tasks of ours stand; theirs fill in."""
+        self.tasks = other.tasks | self.tasks
+
+
+def load_app(path: str) -> App:
+    """`package.module:app`, seen from the current folder."""
+    module_name, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InvalidField("APP", f"there is no module {error.name!r} to import from {here}") from None
+    app = getattr(module, attribute or "app", None)
+    if not isinstance(app, App):
+        raise InvalidField("APP", f"{path!r} is not a rota.App; write it like module:app")
+    return app

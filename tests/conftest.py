@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from rota.store.postgres.engine import PostgresStore
+from tests.support.clock import FakeClock
+from tests.support.database import a_database, a_server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    with a_server() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def dsn(server: str) -> AsyncIterator[str]:
+    async with a_database(server) as database:
+        yield database
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(dsn: str, clock: FakeClock) -> AsyncIterator[PostgresStore]:
+    opened = await PostgresStore.open(dsn, clock=clock)
+    yield opened
+    await opened.aclose()
