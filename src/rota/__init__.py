@@ -1,3 +1,17 @@
 """Rota: a distributed job scheduler."""
 
+from rota.client import AsyncClient, Client, RequestRefused, ServerUnreachable, job_body
+from rota.worker.tasks import App, GiveUp, RetryLater
+
 __version__ = "0.1.0"
+__all__ = [
+    "App",
+    "AsyncClient",
+    "Client",
+    "GiveUp",
+    "RequestRefused",
+    "RetryLater",
+    "ServerUnreachable",
+    "__version__",
+    "job_body",
+]

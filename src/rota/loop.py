@@ -20,7 +20,7 @@ async def repeat(
     wake: asyncio.Event | None = None,
     name: str = "",
 ) -> None:
-    """At once again after a full batch, else after `every` seconds or so, or when woken. Errors are logged, waited out."""
+    """At once again after a full batch, else after `every` seconds or so, or when woken. Errors are waited out."""
     while not stop.is_set():
         if wake is not None:
             wake.clear()

@@ -29,6 +29,23 @@ class Settings(Struct, frozen=True):
             api_key=env.get("ROTA_API_KEY"),
         )
 
+    def server(self) -> ServerAddress:
+        """Where the server is and the key to it: as told, else as `rota up` left them in the data folder."""
+        url = self.url or _line(self.data / "url") or f"http://127.0.0.1:{DEFAULT_PORT}"
+        return ServerAddress(url, self.api_key or _line(self.data / "admin.key"))
+
+
+class ServerAddress(Struct, frozen=True):
+    url: str
+    api_key: str | None
+
+
+def _line(file: Path) -> str | None:
+    try:
+        return file.read_text().strip() or None
+    except OSError:
+        return None
+
 
 class EmailSettings(Struct, frozen=True):
     """Without a host, mail becomes files in the outbox."""

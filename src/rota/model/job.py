@@ -47,13 +47,13 @@ class NewJob(Struct, frozen=True, kw_only=True):
     fires_at: datetime | None = None
     recurring: Recurring | None = None
     overlap: Overlap = Overlap.SKIP
-    key: IdempotencyKey | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
     """A job as people see it. `schedule` is None for a one-shot job: its execution says when.
 
-    The last three are what a change is made from: see `RecurringChange`.
+    The last four are what a change is made from: the revision and cursor seen, the firings planned and not begun, and
+    the newest one begun.
     """
 
     id: UUID
@@ -67,6 +67,7 @@ class Job(Struct, frozen=True, kw_only=True):
     revision: int = 0
     cursor: datetime | None = None
     planned: list[datetime] = []
+    begun_at: datetime | None = None
 
 
 def one_shot_job(execution: Execution) -> Job:

@@ -79,7 +79,8 @@ class Refusal(Struct, frozen=True):
 class WorkSource(Protocol):
     """What a worker needs. The store is one; a Rota server behind HTTP is another."""
 
-    async def register(self, worker: NewWorker) -> None: ...
+    async def register(self, worker: NewWorker) -> bool:
+        """False when that id was ever used: ids are not used twice."""
 
     async def claim(
         self,

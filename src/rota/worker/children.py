@@ -140,7 +140,7 @@ class Children:
         self._told = told
         self._all: list[ChildProcess] = []
         self._closing = False
-        self._trust_file = tempfile.TemporaryFile()
+        self._trust_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the children live
         self._trust_file.truncate(TRUST.size)
         self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
 
@@ -159,7 +159,8 @@ class Children:
         ours, theirs = socket.socketpair()
         trust = self._trust_file.fileno()
         command = [sys.executable, "-m", "rota.worker.child", str(theirs.fileno()), str(trust)]
-        process = subprocess.Popen(
+        # From this very thread: a child dies with the thread that made it.
+        process = subprocess.Popen(  # noqa: ASYNC220
             [*command, self._app] if self._app else command,
             pass_fds=(theirs.fileno(), trust),
             stdin=subprocess.DEVNULL,

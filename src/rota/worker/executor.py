@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -69,10 +70,18 @@ def _cannot(value: Any) -> Any:
 
 def _raised(error: BaseException) -> Raised:
     try:
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(type(error), error, _theirs(error)))
     except Exception:
         text = f"{type(error).__name__} (its text could not be printed)"
     return Raised(_storable(text))
+
+
+def _theirs(error: BaseException) -> TracebackType | None:
+    """The traceback from the task on: our own frames above it help nobody."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace or error.__traceback__
 
 
 def printable(error: BaseException) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 
-from rota.loop import pause
 from rota.model.errors import StoreUnavailable
 from rota.model.execution import Claimed
 from rota.model.retry import Outcome, ending_for
@@ -67,11 +66,9 @@ class Reporter:
             log.error("endings wait count=%d error=%s", len(batch), error)
             self._waiting = batch + self._waiting
             self._something.set()
-            await pause(0.5, self._closing)
+            await asyncio.sleep(0.2)
 
-    async def close(self, patience: float) -> None:
+    def close(self) -> None:
+        """`run` returns once everything is told."""
         self._closing.set()
         self._something.set()
-        deadline = time.monotonic() + patience
-        while self._waiting and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)

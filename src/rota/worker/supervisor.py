@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 # Being woken is a hint, so this alone keeps the promise of two seconds.
 POLL = 0.2
+# How long a worker that ends tries to tell what it knows; what it cannot tell is taken back from it later.
+LAST_WORDS = 10.0
+CHILDREN = max(1, min(os.cpu_count() or 1, 8))
 Woken = Callable[[Callable[[], None]], AbstractAsyncContextManager[None]]
 
 
@@ -36,7 +39,7 @@ class WorkerSettings(Struct, frozen=True):
     app: str | None = None
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 100
-    children: int = max(1, min(os.cpu_count() or 1, 8))
+    children: int = CHILDREN
     drain: float = 30.0
 
 
@@ -94,7 +97,8 @@ class _Life:
     async def _register(self, worker: NewWorker, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                return await self._source.register(worker)
+                await self._source.register(worker)
+                return
             except StoreUnavailable as error:
                 log.error("cannot register error=%s", error)
                 await pause(1.0, stop)
@@ -110,22 +114,24 @@ class _Life:
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming
             if not keeper.lost.is_set():
-                await self._drain(keeper)
+                await self._drain(claimer, keeper)
             self._children.kill()
-            await self._reporter.close(patience=10.0)
+            self._reporter.close()
+            await asyncio.wait([telling], timeout=LAST_WORDS)
             over.set()
             telling.cancel()
         with suppress(StoreUnavailable):
             await self._source.retire(self._id)
 
-    async def _drain(self, keeper: Keeper) -> None:
+    async def _drain(self, claimer: Claimer, keeper: Keeper) -> None:
         """What has begun may end; what has not is handed back, as is what does not end in time."""
         log.info("worker draining worker=%s running=%d", self._id, self._children.running)
         self._children.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.drain
-        while self._children.running and loop.time() < deadline and not keeper.lost.is_set():
-            await asyncio.sleep(0.02)
+        while self._children.running and (left := deadline - loop.time()) > 0 and not keeper.lost.is_set():
+            claimer.freed.clear()
+            await pause(left, claimer.freed, keeper.lost)
 
 
 async def _claim(claimer: Claimer, stop: asyncio.Event, lost: asyncio.Event, wake: asyncio.Event) -> None:

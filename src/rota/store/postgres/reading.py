@@ -255,6 +255,7 @@ def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
         revision=row["revision"],
         cursor=row["cursor"],
         planned=row["planned"],
+        begun_at=row["begun_at"],
     )
 
 

@@ -21,8 +21,8 @@ SQL = Queries("work.sql")
 class Work:
     db: Database
 
-    async def register(self, worker: NewWorker) -> None:
-        await self.db.renew(
+    async def register(self, worker: NewWorker) -> bool:
+        rows = await self.db.renew(
             SQL.register,
             worker.id,
             worker.host,
@@ -33,6 +33,7 @@ class Work:
             LEASE,
             self.db.time,
         )
+        return bool(rows)
 
     async def claim(
         self,

@@ -53,6 +53,7 @@ fired as (
         true, w.overlap <> 'allow', coalesce($11::timestamptz, now())
     from won w
     cross join lateral unnest(string_to_array(w.firings, ',')::timestamptz[]) as f (fires_at)
+    on conflict (shard, job_id, fires_at, run) do nothing
 ),
 skipped as (
     insert into history (

@@ -69,17 +69,20 @@ where n.shard = e.shard
 -- What is already planned is what fires next; the cursor stands behind it.
 select
     j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.overlap,
-    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, p.planned,
+    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, p.planned, p.begun_at,
     least(j.next_fires_at, p.planned[1]) as next_fires_at
 from jobs j
 cross join lateral (
-    select coalesce(array_agg(e.fires_at order by e.fires_at), array[]::timestamptz[]) as planned
+    select
+        coalesce(
+            array_agg(e.fires_at order by e.fires_at) filter (where e.worker_id is null and e.attempt = 0),
+            array[]::timestamptz[]
+        ) as planned,
+        max(e.fires_at) filter (where e.worker_id is not null or e.attempt > 0) as begun_at
     from executions e
     where e.shard = $1
       and e.job_id = j.id
       and e.run = 0
-      and e.worker_id is null
-      and e.attempt = 0
 ) p
 where j.shard = $1
   and j.id = any($2::uuid[]);

@@ -265,7 +265,9 @@ limit $2;
 -- name: register
 insert into workers (id, host, pid, queues, tasks, concurrency, state, started_at, renewed_at, lease)
 select $1, $2, $3, $4, $5, $6, 'ALIVE', t.now, t.now, $7
-from (select coalesce($8::timestamptz, now()) as now) t;
+from (select coalesce($8::timestamptz, now()) as now) t
+on conflict do nothing
+returning 1;
 
 -- name: renew
 update workers

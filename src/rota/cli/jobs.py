@@ -1,0 +1,206 @@
+"""Commands about jobs and executions: they talk to the server as anyone would."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rota.cli import show
+from rota.cli.connect import AsJson, client
+
+Id = Annotated[str, typer.Argument(help="A job id.")]
+At = Annotated[str | None, typer.Option(help="At this instant: 2027-01-31T10:30:00Z.")]
+Every = Annotated[str | None, typer.Option(help="Every ISO 8601 duration: PT15M.")]
+Cron = Annotated[str | None, typer.Option(help='By cron: "0 10 * * FRI".')]
+Zone = Annotated[str | None, typer.Option("--tz", help="IANA time zone of the cron expression.")]
+User = Annotated[str | None, typer.Option("--user", help="Only this user's.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many rows.")]
+Token = Annotated[str | None, typer.Option("--page-token", help="Where the page before ended.")]
+Pairs = Annotated[list[str], typer.Option("-p", "--parameter", help="key=value; the value is JSON if it can be.")]
+
+
+def submit(
+    task: Annotated[str, typer.Argument(help="The task to run, for example echo.")],
+    parameter: Pairs = [],  # noqa: B006 - typer wants it so
+    at: At = None,
+    every: Every = None,
+    cron: Cron = None,
+    tz: Zone = None,
+    priority: Annotated[int, typer.Option(min=0, max=9)] = 0,
+    queue: Annotated[str, typer.Option()] = "default",
+    max_retries: Annotated[int | None, typer.Option(min=0)] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same job.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit 1 unless it completed.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Submit a job: now, at an instant, every so often, or by cron."""
+    options: dict[str, Any] = {"priority": priority, "queue": queue}
+    if max_retries is not None:
+        options["max_retries"] = max_retries
+    _one_of(at, every, cron)
+    with client() as rota:
+        job = rota.submit(
+            task, _parameters(parameter), at=at, every=every, cron=cron, tz=tz, idempotency_key=key, **options
+        )
+        if wait:
+            with show.err.status(f"waiting for {job.id}"):
+                job = rota.wait(job.id)
+    show.as_json(job) if json else show.job(job)
+    if wait and job.status != "COMPLETED":
+        raise typer.Exit(1)
+
+
+def list_jobs(
+    status: Annotated[str | None, typer.Option(help="For example pending, running, completed, failed, active.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this task's.")] = None,
+    user: User = None,
+    limit: Limit = 50,
+    page_token: Token = None,
+    json: AsJson = False,
+) -> None:
+    """List jobs."""
+    with client() as rota:
+        page = rota.list(status=status, task_id=task, user_id=user, limit=limit, page_token=page_token)
+    if json:
+        return show.as_json(page)
+    show.jobs(page.jobs)
+    return _more(page.next_page_token)
+
+
+def job(id: Id, json: AsJson = False) -> None:
+    """Show one job."""
+    with client() as rota:
+        found = rota.get(id)
+    show.as_json(found) if json else show.job(found)
+
+
+def executions(
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    status: Annotated[str | None, typer.Option()] = None,
+    worker: Annotated[str | None, typer.Option(help="Only what runs or ran on this worker.")] = None,
+    user: User = None,
+    limit: Limit = 50,
+    page_token: Token = None,
+    json: AsJson = False,
+) -> None:
+    """List executions."""
+    with client() as rota:
+        page = rota.executions(
+            job_id=job, status=status, worker_id=worker, user_id=user, limit=limit, page_token=page_token
+        )
+    if json:
+        return show.as_json(page)
+    show.executions(page.executions)
+    return _more(page.next_page_token)
+
+
+def execution(id: Annotated[str, typer.Argument(help="An execution id.")], json: AsJson = False) -> None:
+    """Show one execution and its attempts."""
+    with client() as rota:
+        found = rota.execution(id)
+    show.as_json(found) if json else show.execution(found)
+
+
+def cancel(id: Id, json: AsJson = False) -> None:
+    """Cancel a job; what runs is asked to stop."""
+    with client() as rota:
+        found = rota.cancel(id)
+    show.as_json(found) if json else show.job(found)
+
+
+def reschedule(
+    id: Id,
+    at: At = None,
+    every: Every = None,
+    cron: Cron = None,
+    tz: Zone = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=9)] = None,
+    json: AsJson = False,
+) -> None:
+    """Give a job another schedule or priority."""
+    _one_of(at, every, cron)
+    changes: dict[str, Any] = {} if priority is None else {"priority": priority}
+    if not changes and not any((at, every, cron, tz)):
+        raise typer.BadParameter("say what is to change: --at, --every, --cron, --tz or --priority")
+    with client() as rota:
+        found = rota.reschedule(id, at=at, every=every, cron=cron, tz=tz, **changes)
+    show.as_json(found) if json else show.job(found)
+
+
+def run(id: Id, json: AsJson = False) -> None:
+    """Run a job now, once more."""
+    with client() as rota:
+        found = rota.run(id)
+    show.as_json(found) if json else show.executions([found])
+
+
+letters = typer.Typer(help="Executions that failed for good.", invoke_without_command=True)
+
+
+@letters.callback()
+def dead_letters(context: typer.Context, limit: Limit = 50, page_token: Token = None, json: AsJson = False) -> None:
+    """List the dead letters."""
+    if context.invoked_subcommand is not None:
+        return None
+    with client() as rota:
+        page = rota.dead_letters(limit=limit, page_token=page_token)
+    if json:
+        return show.as_json(page)
+    show.executions(page.executions, empty="No dead letters.")
+    return _more(page.next_page_token)
+
+
+@letters.command()
+def redrive(
+    ids: Annotated[list[str] | None, typer.Argument(help="Execution ids.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every one of them.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Run dead letters again."""
+    if bool(ids) == all:
+        raise typer.BadParameter("name the executions, or say --all")
+    with client() as rota:
+        done = rota.redrive(ids or None)
+    if json:
+        return show.as_json(done)
+    for name in done.redriven:
+        show.out.print(f"redriven {name}")
+    for refused in done.refused:
+        show.err.print(f"[red]refused[/red] {refused.id}: {refused.reason}")
+    if not done.redriven and not done.refused:
+        show.out.print("[dim]No dead letters.[/dim]")
+    if done.refused:
+        raise typer.Exit(1)
+    return None
+
+
+def workers(json: AsJson = False) -> None:
+    """List the workers."""
+    with client() as rota:
+        found = rota.workers()
+    show.as_json(found) if json else show.workers(found.workers)
+
+
+def _parameters(pairs: list[str]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="-p")
+        try:
+            parameters[name] = msgspec.json.decode(text)
+        except msgspec.MsgspecError:
+            parameters[name] = text
+    return parameters
+
+
+def _one_of(*schedules: str | None) -> None:
+    if sum(schedule is not None for schedule in schedules) > 1:
+        raise typer.BadParameter("--at, --every and --cron exclude each other")
+
+
+def _more(token: str | None) -> None:
+    if token:
+        show.err.print(f"[dim]There is more: --page-token {token}[/dim]")

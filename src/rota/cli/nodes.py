@@ -1,0 +1,128 @@
+"""Running the parts of Rota, apart or together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from rota.model.errors import RotaError
+from rota.scheduler.duties import run_duties, run_reaper
+from rota.scheduler.janitor import KEEP
+from rota.server.app import create_app
+from rota.store.postgres.engine import PostgresStore
+from rota.store.postgres.migrate import migrate
+from rota.worker.child import die_with_parent
+from rota.worker.supervisor import Supervisor, WorkerSettings
+
+
+class AddressInUse(RotaError):
+    pass
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Before anything is started, so that a taken port is known at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise AddressInUse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --port.") from None
+    listener.listen(2048)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours to answer: the parts stop in an order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
+    server = _Server(config)
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not running.done():  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+        yield
+    finally:
+        server.should_exit = True
+        await running
+
+
+def stop_on_signals() -> asyncio.Event:
+    """The first Ctrl-C or SIGTERM stops in order; the second ends at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        if stop.is_set():
+            os._exit(130)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked)
+    return stop
+
+
+async def prepare(dsn: str) -> list[int]:
+    """The schema of this version, and partitions for the days to come."""
+    applied = await migrate(dsn)
+    store = await PostgresStore.open(dsn)
+    try:
+        await store.maintain(keep=KEEP)
+    finally:
+        await store.aclose()
+    return applied
+
+
+async def run_server(dsn: str, host: str, port: int) -> None:
+    listener = bind(host, port)
+    await prepare(dsn)
+    store = await PostgresStore.open(dsn)
+    stop = stop_on_signals()
+    try:
+        async with serving(create_app(store), listener):
+            logging.getLogger(__name__).info("server ready address=http://%s:%d", host, listener.getsockname()[1])
+            await run_reaper(store, stop)
+    finally:
+        await store.aclose()
+
+
+async def run_scheduler(dsn: str) -> None:
+    await prepare(dsn)
+    store = await PostgresStore.open(dsn)
+    try:
+        await run_duties(store, stop_on_signals())
+    finally:
+        await store.aclose()
+
+
+async def run_worker(dsn: str, settings: WorkerSettings) -> None:
+    if os.environ.get("ROTA_DIE_WITH_PARENT"):
+        die_with_parent()
+    store = await PostgresStore.open(dsn)
+    stop = stop_on_signals()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            reaping = tasks.create_task(run_reaper(store, stop))
+            await Supervisor(store, store.woken, settings).run(stop)
+            reaping.cancel()
+    finally:
+        await store.aclose()

@@ -1,0 +1,142 @@
+"""How things look in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from rota.api import ExecutionDetail, ExecutionView, JobView, WorkerView
+from rota.model.keys import ApiKey
+
+out = Console()
+err = Console(stderr=True)
+_COLOURS = {
+    "COMPLETED": "green", "FAILED": "red", "RUNNING": "cyan", "RETRYING": "yellow", "QUEUED": "blue",
+    "SCHEDULED": "blue", "CANCELLED": "dim", "SKIPPED": "dim", "ACTIVE": "green", "DEAD": "red", "ALIVE": "green",
+}  # fmt: skip
+
+
+def as_json(value: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
+    lines = list(rows)
+    if not lines:
+        out.print(f"[dim]{empty}[/dim]")
+        return
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        # Ids are there to be copied, so they are never cut; the rest gives way.
+        width = max(len(line[place]) for line in lines) if place == 0 else None
+        grid.add_column(column, no_wrap=True, overflow="ellipsis", min_width=width)
+    for line in lines:
+        grid.add_row(*line)
+    out.print(grid)
+
+
+def jobs(found: Iterable[JobView]) -> None:
+    rows = [(j.id, status(j.status), j.task_id, rhythm(j), ago(j.next_fires_at), j.user_id) for j in found]
+    table(("job", "status", "task", "schedule", "next", "user"), rows, empty="No jobs.")
+
+
+def executions(found: Iterable[ExecutionView], *, empty: str = "No executions.") -> None:
+    rows = [(e.id, status(e.status), e.task_id, ago(e.started_at or e.due_at), first_line(e.error)) for e in found]
+    table(("execution", "status", "task", "when", "error"), rows, empty=empty)
+
+
+def workers(found: Iterable[WorkerView]) -> None:
+    rows = [
+        (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues), ", ".join(w.tasks))
+        for w in found
+    ]
+    table(("id", "state", "running", "host", "queues", "tasks"), rows, empty="No workers.")
+
+
+def keys(found: Iterable[ApiKey]) -> None:
+    rows = [
+        (k.id, k.user_id, ", ".join(k.scopes), f"{k.created_at:%Y-%m-%d %H:%M}", "revoked" if k.revoked_at else "")
+        for k in found
+    ]
+    table(("id", "user", "scopes", "created", ""), rows, empty="No keys.")
+
+
+def job(j: JobView) -> None:
+    pairs = [
+        ("id", j.id), ("task", j.task_id), ("status", status(j.status)), ("schedule", when(j)),
+        ("next", moment(j.next_fires_at)), ("user", j.user_id), ("priority", str(j.priority)), ("queue", j.queue),
+        ("parameters", msgspec.json.encode(j.parameters).decode()), ("created", moment(j.created_at)),
+    ]  # fmt: skip
+    _pairs(pairs)
+    if j.last_execution is not None:
+        out.print("\n[bold]last execution[/bold]")
+        execution(ExecutionDetail(j.last_execution, []))
+
+
+def execution(detail: ExecutionDetail) -> None:
+    e = detail.execution
+    pairs = [
+        ("id", e.id), ("status", status(e.status)), ("due", moment(e.due_at)), ("started", moment(e.started_at)),
+        ("finished", moment(e.finished_at)), ("attempt", f"{e.attempt} ({e.failures} failed)"),
+        ("worker", e.worker_id or ""), ("error", e.error or ""),
+        ("result", "" if e.result is None else msgspec.json.encode(e.result).decode()),
+    ]  # fmt: skip
+    if e.skipped is not None:
+        pairs.append(("skipped", f"{e.skipped.count} firings up to {e.skipped.last}: {e.skipped.because}"))
+    _pairs(pairs)
+    for attempt in detail.attempts:
+        out.print(
+            f"  attempt {attempt.attempt} {attempt.verdict} {moment(attempt.ended_at)} {first_line(attempt.error)}"
+        )
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    grid = Table(box=None, show_header=False, pad_edge=False)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value:
+            grid.add_row(name, value)
+    out.print(grid)
+
+
+def status(word: str) -> str:
+    colour = _COLOURS.get(word)
+    return f"[{colour}]{word}[/{colour}]" if colour else word
+
+
+def rhythm(j: JobView) -> str:
+    """In a list a one-shot job needs no schedule: when it is due stands beside."""
+    return "once" if j.schedule.type == "DATE" else when(j)
+
+
+def ago(text: str | None) -> str:
+    """`in 5m`, `3s ago`: short, and what one wants to know."""
+    if text is None:
+        return ""
+    seconds = (datetime.fromisoformat(text) - datetime.now(UTC)).total_seconds()
+    size = next((f"{abs(seconds) / unit:.0f}{name}" for name, unit in _UNITS if abs(seconds) >= 2 * unit), "1s")
+    return f"in {size}" if seconds > 0 else f"{size} ago"
+
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def when(j: JobView) -> str:
+    zone = f" {j.schedule.time_zone}" if j.schedule.time_zone else ""
+    return moment(j.schedule.expression) if j.schedule.type == "DATE" else f"{j.schedule.expression}{zone}"
+
+
+def moment(text: str | None) -> str:
+    return (text or "").replace("T", " ").replace(".000Z", "Z")
+
+
+def first_line(text: str | None) -> str:
+    """The last line of a traceback says what happened."""
+    lines = (text or "").strip().splitlines()
+    return lines[-1][:80] if lines else ""

@@ -1,0 +1,110 @@
+"""From the model to what the API answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from rota.api import AttemptView, ExecutionView, JobView, SkippedView, WorkerView
+from rota.model.execution import Attempt, Execution
+from rota.model.instants import print_instant
+from rota.model.job import Job
+from rota.model.schedule import ScheduleText, schedule_text
+from rota.model.worker import Worker
+
+
+def job_view(job: Job) -> JobView:
+    d = job.definition
+    schedule = job.schedule
+    starts_at = schedule.starts_at if schedule else None
+    ends_at = schedule.ends_at if schedule else None
+    return JobView(
+        id=str(job.id),
+        user_id=d.user_id,
+        task_id=d.task_id,
+        schedule=schedule_text(schedule) if schedule else _once(job),
+        execution_start_time=print_instant(starts_at) if starts_at else None,
+        execution_end_time=print_instant(ends_at) if ends_at else None,
+        parameters=msgspec.Raw(d.parameters.encode()),
+        priority=d.priority,
+        queue=d.queue,
+        max_retries=d.policy.max_retries,
+        backoff=d.policy.backoff,
+        timeout=d.policy.timeout,
+        overlap=job.overlap.value if job.overlap else None,
+        status=job.status.value,
+        next_fires_at=_instant(job.next_fires_at),
+        last_execution=execution_view(job.last_execution) if job.last_execution else None,
+        created_at=print_instant(job.created_at),
+    )
+
+
+def _once(job: Job) -> ScheduleText:
+    assert job.last_execution is not None, "a one-shot job is its execution"
+    return ScheduleText("DATE", print_instant(job.last_execution.fires_at))
+
+
+def execution_view(e: Execution) -> ExecutionView:
+    d = e.definition
+    return ExecutionView(
+        id=str(e.key),
+        job_id=str(e.job_id),
+        run=e.run,
+        user_id=d.user_id,
+        task_id=d.task_id,
+        queue=d.queue,
+        priority=d.priority,
+        status=e.status.value,
+        fires_at=print_instant(e.fires_at),
+        due_at=print_instant(e.due_at),
+        started_at=_instant(e.started_at),
+        finished_at=_instant(e.finished_at),
+        attempt=e.attempt,
+        failures=e.failures,
+        worker_id=e.worker_id,
+        cancel_requested=e.cancel_requested,
+        error=e.error,
+        result=msgspec.Raw(e.result.encode()) if e.result is not None else None,
+        parameters=msgspec.Raw(d.parameters.encode()),
+        skipped=_skipped(e),
+        created_at=print_instant(e.created_at),
+    )
+
+
+def _skipped(e: Execution) -> SkippedView | None:
+    if e.skipped_because is None:
+        return None
+    last = e.skipped_to or e.fires_at
+    return SkippedView(e.skipped_because, print_instant(e.fires_at), print_instant(last), e.skipped_count or 1)
+
+
+def attempt_view(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        attempt=attempt.attempt,
+        worker_id=attempt.worker_id,
+        verdict=attempt.verdict.value,
+        error=attempt.error,
+        started_at=_instant(attempt.started_at),
+        ended_at=print_instant(attempt.ended_at),
+    )
+
+
+def worker_view(worker: Worker) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        state=worker.state.value,
+        host=worker.host,
+        pid=worker.pid,
+        queues=worker.queues,
+        tasks=worker.tasks,
+        concurrency=worker.concurrency,
+        running=worker.running,
+        started_at=print_instant(worker.started_at),
+        renewed_at=print_instant(worker.renewed_at),
+        ended_at=_instant(worker.ended_at),
+    )
+
+
+def _instant(moment: datetime | None) -> str | None:
+    return None if moment is None else print_instant(moment)

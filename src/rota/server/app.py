@@ -1,0 +1,189 @@
+"""The HTTP server: the table of its endpoints, and the way a request takes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from rota.api import (
+    ExecutionDetail,
+    ExecutionsView,
+    ExecutionView,
+    HealthView,
+    JobsView,
+    JobView,
+    RedriveView,
+    WorkersView,
+)
+from rota.model.errors import RotaError, StoreUnavailable, Unauthenticated
+from rota.model.keys import Principal, Scope
+from rota.server import executions, jobs, work
+from rota.server.auth import Authenticator
+from rota.server.bodies import BatchBody, JobBody, JobPatch, RedriveBody
+from rota.server.docs import docs_page
+from rota.server.hints import Hints
+from rota.server.http import Call, Endpoint, Handler, answer
+from rota.server.openapi import openapi
+from rota.server.problems import Problem, problem_of
+from rota.server.submitter import Submitter
+from rota.store.protocol import Store
+
+log = logging.getLogger(__name__)
+KEY = ("Idempotency-Key",)
+
+
+async def healthy(call: Call) -> Response:
+    return answer(HealthView("ok"))
+
+
+async def ready(call: Call) -> Response:
+    await call.store.now()
+    return answer(HealthView("ready"))
+
+
+def _get(path: str, handler: Handler, summary: str, answer: type, scope: Scope | None, *query: str) -> Endpoint:
+    return Endpoint(method="GET", path=path, handler=handler, summary=summary, answer=answer, scope=scope, query=query)
+
+
+def _do(
+    method: str,
+    path: str,
+    handler: Handler,
+    summary: str,
+    answer: type,
+    scope: Scope,
+    *,
+    body: type | None = None,
+    status: int = 200,
+    headers: tuple[str, ...] = (),
+) -> Endpoint:
+    return Endpoint(
+        method=method,
+        path=path,
+        handler=handler,
+        summary=summary,
+        answer=answer,
+        scope=scope,
+        body=body,
+        status=status,
+        headers=headers,
+    )
+
+
+ENDPOINTS = [
+    _do("POST", "/jobs", jobs.create, "Submit a job", JobView, Scope.SUBMIT, body=JobBody, status=201, headers=KEY),
+    _do("POST", "/jobs/batch", jobs.create_many, "Submit up to 10,000 jobs, all or nothing", JobsView, Scope.SUBMIT,
+        body=BatchBody, status=201, headers=KEY),
+    _get("/jobs", jobs.list_all, "List jobs, newest firing first", JobsView, Scope.READ, *jobs.LIST),
+    _get("/jobs/{id}", jobs.look, "One job", JobView, Scope.READ),
+    _do("PATCH", "/jobs/{id}", jobs.change, "Reschedule or edit a job", JobView, Scope.SUBMIT, body=JobPatch),
+    _do("DELETE", "/jobs/{id}", jobs.cancel, "Cancel a job", JobView, Scope.SUBMIT),
+    _do("POST", "/jobs/{id}/run", jobs.run, "Run a job now, once more", ExecutionView, Scope.SUBMIT, status=201),
+    _get("/jobs/{id}/executions", executions.list_of_job, "Executions of one job", ExecutionsView, Scope.READ,
+         *executions.OF_JOB),
+    _get("/executions", executions.list_all, "List executions", ExecutionsView, Scope.READ, *executions.LIST),
+    _get("/executions/{id}", executions.look, "One execution with its attempts", ExecutionDetail, Scope.READ),
+    _do("POST", "/executions/{id}/cancel", executions.cancel, "Cancel one execution", ExecutionView, Scope.SUBMIT),
+    _get("/dead-letters", executions.dead_letters, "Executions that failed for good", ExecutionsView, Scope.READ,
+         *executions.LETTERS),
+    _do("POST", "/dead-letters/redrive", executions.redrive, "Run dead letters again", RedriveView, Scope.SUBMIT,
+        body=RedriveBody),
+    _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
+    _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),
+    _do("POST", "/work/renew", work.renew, "Renew a worker's lease", work.RenewOut, Scope.WORK, body=work.RenewBody),
+    _do("POST", "/work/finish", work.finish, "End attempts", work.FinishOut, Scope.WORK, body=work.FinishBody),
+    _get("/healthz", healthy, "The process is up", HealthView, None),
+    _get("/readyz", ready, "The store answers", HealthView, None),
+]  # fmt: skip
+
+
+class Services(Struct, frozen=True):
+    """What handlers share."""
+
+    submitter: Submitter
+    hints: Hints
+
+
+NOBODY = Principal("", frozenset())
+
+
+def create_app(store: Store) -> Starlette:
+    authenticator = Authenticator(store)
+    services = Services(Submitter(store), Hints())
+
+    def route(path: str, endpoints: list[Endpoint]) -> Route:
+        by_method = {endpoint.method: endpoint for endpoint in endpoints}
+
+        async def handle(request: Request) -> Response:
+            endpoint = by_method["GET" if request.method == "HEAD" else request.method]
+            principal = NOBODY
+            if endpoint.scope is not None:
+                principal = await authenticator.principal(request.headers.get("authorization"), endpoint.scope)
+            return await endpoint.handler(Call(request, principal, store, services))
+
+        return Route(path, _guarded(handle), methods=list(by_method))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with store.woken(services.hints.tell):
+            yield
+
+    paths: dict[str, list[Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, []).append(endpoint)
+    document = msgspec.json.encode(openapi(ENDPOINTS))
+    page = docs_page(ENDPOINTS)
+    return Starlette(
+        routes=[
+            *(route(path, endpoints) for path, endpoints in paths.items()),
+            Route("/openapi.json", lambda _: Response(document, media_type="application/json")),
+            Route("/docs", lambda _: HTMLResponse(page)),
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _plain},
+    )
+
+
+def _guarded(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Every error leaves as a problem; what we did not foresee as one without details."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except RotaError as error:
+            return _problem(problem_of(error), error)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception:
+            log.exception("request failed method=%s path=%s", request.method, request.url.path)
+            return _problem(Problem("Something went wrong here", 500, "It is our fault, and it has been logged."))
+
+    return guarded
+
+
+def _problem(problem: Problem, error: Exception | None = None) -> Response:
+    headers = {}
+    if isinstance(error, StoreUnavailable):
+        headers["Retry-After"] = "1"
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    body = msgspec.json.encode(problem)
+    return Response(body, problem.status, headers, media_type="application/problem+json")
+
+
+async def _plain(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    hint = {404: "There is nothing at this address; see /docs.", 405: "This address does not take that method."}
+    problem = Problem(error.detail, error.status_code, hint.get(error.status_code, error.detail))
+    return Response(
+        msgspec.json.encode(problem), problem.status, error.headers or {}, media_type="application/problem+json"
+    )

@@ -1,0 +1,165 @@
+"""What comes in as JSON, and the rules it has to keep. The OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from rota.model.definition import Backoff, Definition, Policy
+from rota.model.errors import InvalidField
+from rota.model.instants import parse_duration
+from rota.model.job import Overlap
+from rota.model.schedule import ScheduleText
+
+NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f]+$"
+MOST_JOBS = 10_000
+DEEPEST = 64
+LARGEST_INTEGER = 2**63
+
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+Priority = Annotated[int, Meta(ge=0, le=9, description="A step up is a head start of five seconds.")]
+Retries = Annotated[int, Meta(ge=0, le=1000)]
+Duration = Annotated[
+    float | str, Meta(description="Seconds, or an ISO 8601 duration such as PT5M.", examples=[30, "PT5M"])
+]
+Instant = Annotated[str, Meta(description="ISO 8601 with an offset.", examples=["2027-01-31T10:30:00Z"])]
+JsonObject = dict[str, Any]
+Schedule = Annotated[
+    str | ScheduleText,
+    Meta(
+        description="A cron expression, an ISO 8601 instant, an ISO 8601 duration or `now`; or the same with its type.",
+        examples=["0 10 * * *", {"type": "DATE", "expression": "2027-01-31T10:30:00Z"}],
+    ),
+]
+
+
+class BackoffBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Wait `initial`, then `factor` times as long each time, up to `cap`; `jitter` takes off up to that share."""
+
+    initial: Duration = 1.0
+    factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
+    cap: Duration = 3600.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+
+class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A job to be. Without a schedule it runs at `execution_start_time`, or now."""
+
+    task_id: Name
+    schedule: Schedule | None = None
+    parameters: JsonObject = {}
+    user_id: Name | None = None
+    scheduler: Annotated[str, Meta(description="Another name for user_id.")] | None = None
+    execution_start_time: Instant | None = None
+    execution_end_time: Instant | None = None
+    time_zone: Annotated[str, Meta(description="IANA name, for cron expressions.")] | None = None
+    priority: Priority = 0
+    queue: Name = "default"
+    max_retries: Retries = 3
+    backoff: BackoffBody = BackoffBody()
+    timeout: Duration = 3600.0
+    overlap: Overlap = Overlap.SKIP
+
+
+class BatchBody(Struct, frozen=True, forbid_unknown_fields=True):
+    jobs: Annotated[list[JobBody], Meta(min_length=1, max_length=MOST_JOBS)]
+
+
+class JobPatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Only what is named changes. Work already begun goes on as it was."""
+
+    schedule: Schedule | UnsetType = UNSET
+    parameters: JsonObject | UnsetType = UNSET
+    execution_start_time: Instant | UnsetType | None = UNSET
+    execution_end_time: Instant | UnsetType | None = UNSET
+    time_zone: str | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    max_retries: Retries | UnsetType = UNSET
+    backoff: BackoffBody | UnsetType = UNSET
+    timeout: Duration | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+
+
+class RedriveBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Either the ids of the executions, or a filter; an empty filter is every dead letter you may see."""
+
+    executions: Annotated[list[str], Meta(max_length=1000)] | None = None
+    user_id: str | None = None
+    task_id: str | None = None
+
+
+def definition_of(body: JobBody, user_id: str) -> Definition:
+    return Definition(
+        user_id=user_id,
+        task_id=body.task_id,
+        queue=body.queue,
+        priority=body.priority,
+        parameters=parameters_text(body.parameters),
+        policy=Policy(
+            max_retries=body.max_retries, backoff=backoff_of(body.backoff), timeout=seconds_of(body.timeout, "timeout")
+        ),
+    )
+
+
+def patched(definition: Definition, patch: JobPatch) -> Definition:
+    changes: dict[str, Any] = {}
+    for name in ("priority", "queue"):
+        if getattr(patch, name) is not UNSET:
+            changes[name] = getattr(patch, name)
+    if patch.parameters is not UNSET:
+        changes["parameters"] = parameters_text(patch.parameters)
+    policy: dict[str, Any] = {}
+    if patch.max_retries is not UNSET:
+        policy["max_retries"] = patch.max_retries
+    if patch.backoff is not UNSET:
+        policy["backoff"] = backoff_of(patch.backoff)
+    if patch.timeout is not UNSET:
+        policy["timeout"] = seconds_of(patch.timeout, "timeout")
+    changed = msgspec.structs.replace(definition.policy, **policy)
+    return msgspec.structs.replace(definition, policy=changed, **changes)
+
+
+def backoff_of(body: BackoffBody) -> Backoff:
+    return Backoff(
+        initial=seconds_of(body.initial, "backoff.initial"),
+        factor=body.factor,
+        cap=seconds_of(body.cap, "backoff.cap"),
+        jitter=body.jitter,
+    )
+
+
+def seconds_of(value: float | str, field: str) -> float:
+    seconds = parse_duration(value, field).total_seconds() if isinstance(value, str) else float(value)
+    if not 0 < seconds <= timedelta(days=366).total_seconds():
+        raise InvalidField(field, "must be more than 0 and at most 366 days")
+    return seconds
+
+
+def parameters_text(parameters: JsonObject) -> str:
+    _check_storable(parameters, "parameters", 0)
+    return msgspec.json.encode(parameters).decode()
+
+
+def _check_storable(value: Any, field: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise InvalidField("parameters", f"is nested more than {DEEPEST} levels deep")
+    match value:
+        case str():
+            if "\0" in value:
+                raise InvalidField(field, "contains a NUL character, which cannot be stored; remove it")
+        case bool() | float() | None:
+            pass
+        case int():
+            if not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
+                raise InvalidField(field, "is an integer beyond 64 bits; send it as a string")
+        case dict():
+            for key, inner in value.items():
+                _check_storable(key, field, depth)
+                _check_storable(inner, f"{field}.{key}"[:200], depth + 1)
+        case list():
+            for place, inner in enumerate(value):
+                _check_storable(inner, f"{field}[{place}]"[:200], depth + 1)

@@ -1,0 +1,127 @@
+"""Executions, dead letters and workers over HTTP."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+from starlette.responses import Response
+
+from rota.api import ExecutionDetail, ExecutionsView, RedriveView, RefusedView, WorkersView
+from rota.model.errors import Conflict, InvalidField, NotFound
+from rota.model.execution import Execution, ExecutionKey, Status, statuses_named
+from rota.model.query import ExecutionFilter, Page, Slice, print_token
+from rota.server.answers import attempt_view, execution_view, worker_view
+from rota.server.bodies import RedriveBody
+from rota.server.http import Call, answer
+from rota.server.jobs import instant_in, job_of, page_in
+
+LIST = ("worker_id", "user_id", "status", "job_id", "task_id", "start_time", "end_time", "limit", "page_token")
+OF_JOB = ("status", "start_time", "end_time", "limit", "page_token")
+LETTERS = ("user_id", "task_id", "start_time", "end_time", "limit", "page_token")
+REDRIVEN_AT_ONCE = 1000
+_redrive = msgspec.json.Decoder(RedriveBody)
+
+
+async def list_all(call: Call) -> Response:
+    asked = call.query(*LIST)
+    job_id = _uuid(asked["job_id"]) if "job_id" in asked else None
+    return _answer(await call.store.executions(_filter(call, asked, job_id), page_in(asked)))
+
+
+async def list_of_job(call: Call) -> Response:
+    asked = call.query(*OF_JOB)
+    job = await job_of(call)
+    return _answer(await call.store.executions(_filter(call, asked, job.id), page_in(asked)))
+
+
+def _filter(call: Call, asked: dict[str, str], job_id: UUID | None) -> ExecutionFilter:
+    return ExecutionFilter(
+        user_id=call.user_asked_for(asked.get("user_id")),
+        statuses=_statuses(asked["status"]) if "status" in asked else None,
+        job_id=job_id,
+        task_id=asked.get("task_id"),
+        worker_id=asked.get("worker_id"),
+        start=instant_in(asked, "start_time"),
+        end=instant_in(asked, "end_time"),
+    )
+
+
+def _statuses(word: str) -> frozenset[Status]:
+    statuses = statuses_named(word)
+    if not statuses:
+        raise InvalidField("status", f"{word!r} is not a status; there are {', '.join([*Status, 'PENDING'])}")
+    return statuses
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidField("job_id", "is not a job id; they are UUIDs") from None
+
+
+def _answer(found: Slice[Execution]) -> Response:
+    token = print_token(found.next) if found.next else None
+    return answer(ExecutionsView([execution_view(execution) for execution in found.items], token))
+
+
+async def look(call: Call) -> Response:
+    execution = await _execution_of(call)
+    attempts = await call.store.attempts(execution.key)
+    return answer(ExecutionDetail(execution_view(execution), [attempt_view(attempt) for attempt in attempts]))
+
+
+async def _execution_of(call: Call) -> Execution:
+    text = call.request.path_params["id"]
+    try:
+        key = ExecutionKey.parse(text)
+    except InvalidField:
+        raise NotFound("execution", text) from None
+    for execution in await call.store.find_executions([key]):
+        if call.may_see(execution.definition.user_id):
+            return execution
+    raise NotFound("execution", text)
+
+
+async def cancel(call: Call) -> Response:
+    execution = await _execution_of(call)
+    if not execution.is_open and execution.status is not Status.CANCELLED:
+        raise Conflict(f"The execution is {execution.status} and cannot be cancelled any more.")
+    await call.store.cancel_executions([execution.key])
+    return answer(execution_view(await _execution_of(call)))
+
+
+async def dead_letters(call: Call) -> Response:
+    asked = call.query(*LETTERS)
+    return _answer(await call.store.dead_letters(_filter(call, asked, None), page_in(asked)))
+
+
+async def redrive(call: Call) -> Response:
+    body, _ = await call.body(_redrive)
+    keys = await (_named(call, body.executions) if body.executions is not None else _matching(call, body))
+    again, refused = await call.store.redrive(keys)
+    refusals = [RefusedView(str(refusal.key), refusal.reason) for refusal in refused]
+    return answer(RedriveView([str(key) for key in again], refusals))
+
+
+async def _named(call: Call, ids: list[str]) -> list[ExecutionKey]:
+    """Only one's own: another's letter is as unknown as one that never was."""
+    keys = [ExecutionKey.parse(text) for text in ids]
+    mine = {e.key for e in await call.store.find_executions(keys) if call.may_see(e.definition.user_id)}
+    for key in keys:
+        if key not in mine:
+            raise NotFound("dead letter", str(key))
+    return keys
+
+
+async def _matching(call: Call, body: RedriveBody) -> list[ExecutionKey]:
+    """The newest thousand that match; call again for the rest."""
+    where = ExecutionFilter(user_id=call.user_asked_for(body.user_id), task_id=body.task_id)
+    found = await call.store.dead_letters(where, Page(REDRIVEN_AT_ONCE))
+    return [letter.key for letter in found.items]
+
+
+async def workers(call: Call) -> Response:
+    call.query()
+    return answer(WorkersView([worker_view(worker) for worker in await call.store.workers()]))

@@ -1,0 +1,254 @@
+"""Jobs over HTTP: submit, list, look, change, cancel, run."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+from starlette.responses import Response
+
+from rota.api import JobsView
+from rota.model.errors import Conflict, InvalidField, InvalidSchedule, NotFound
+from rota.model.execution import Status, statuses_named
+from rota.model.instants import parse_instant, whole_milliseconds
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, new_job_id
+from rota.model.query import MOST_PER_PAGE, JobFilter, Page, parse_token, print_token
+from rota.model.schedule import Recurring, ScheduleText, parse_when, schedule_text
+from rota.server.answers import execution_view, job_view
+from rota.server.bodies import BatchBody, JobBody, JobPatch, definition_of, patched
+from rota.server.http import MANY, Call, answer, storable
+from rota.store.protocol import Accepted, KeyReused, OneShotChange, RecurringChange, Replayed, Submission
+
+LIST = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "page_token")
+_one = msgspec.json.Decoder(JobBody)
+_many = msgspec.json.Decoder(BatchBody)
+_patch = msgspec.json.Decoder(JobPatch)
+# How often a change is made anew when the planner was faster; it is bound to win in between.
+PATIENCE = 10
+
+
+async def create(call: Call) -> Response:
+    body, _ = await call.body(_one)
+    jobs, status = await _submit(call, [body], body)
+    return answer(job_view(jobs[0]), status, {"Location": f"/jobs/{jobs[0].id}"})
+
+
+async def create_many(call: Call) -> Response:
+    batch, _ = await call.body(_many, MANY)
+    jobs, status = await _submit(call, batch.jobs, batch)
+    return answer(JobsView([job_view(job) for job in jobs]), status)
+
+
+async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody) -> tuple[list[Job], int]:
+    shards = await call.store.shards()
+    needs_time = any(body.schedule is not None for body in bodies)
+    now = await call.store.now() if needs_time else None
+    many = len(bodies) > 1 or isinstance(whole, BatchBody)
+    jobs = [_new_job(call, body, shards, now, f"jobs[{place}]" if many else "") for place, body in enumerate(bodies)]
+    match await call.services.submitter.submit(Submission(jobs, _key(call, whole))):
+        case Accepted(stored):
+            return stored, 201
+        case Replayed(job_ids):
+            return await call.store.find_jobs(job_ids), 200
+        case KeyReused():
+            raise InvalidField("Idempotency-Key", "was used for another body; a new job needs a new key")
+    raise AssertionError("a submission has one of three receipts")
+
+
+def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place: str) -> NewJob:
+    try:
+        definition = definition_of(body, _owner(call, body))
+        when = parse_when(
+            body.schedule, start=body.execution_start_time, end=body.execution_end_time, time_zone=body.time_zone
+        )
+        if not isinstance(when, Recurring):
+            return NewJob(id=new_job_id(shards), definition=definition, fires_at=when)
+        assert now is not None, "a recurring job has a schedule"
+        recurring = when.anchored(now)
+        return NewJob(
+            id=new_job_id(shards),
+            definition=definition,
+            recurring=recurring,
+            fires_at=_first(recurring, now),
+            overlap=body.overlap,
+        )
+    except InvalidField as error:
+        raise InvalidField(f"{place}.{error.field}".lstrip("."), error.problem) from None
+
+
+def _first(recurring: Recurring, after: datetime) -> datetime:
+    fires_at = recurring.after(after)
+    if fires_at is None:
+        raise InvalidSchedule("schedule", "never fires between now and execution_end_time")
+    return fires_at
+
+
+def _owner(call: Call, body: JobBody) -> str:
+    if body.user_id is not None and body.scheduler is not None and body.user_id != body.scheduler:
+        raise InvalidField("scheduler", "is another name of user_id, and the two differ; send one of them")
+    named = body.user_id if body.user_id is not None else body.scheduler
+    if named is not None:
+        storable(named, "user_id")
+        if not named or len(named) > 200:
+            raise InvalidField("scheduler", "must have 1 to 200 characters")
+    field = "user_id" if body.user_id is not None else "scheduler"
+    return call.user_asked_for(named, field) or call.principal.user_id
+
+
+def _key(call: Call, whole: JobBody | BatchBody) -> IdempotencyKey | None:
+    name = call.request.headers.get("idempotency-key")
+    if name is None:
+        return None
+    if not 1 <= len(name) <= 255 or not name.isprintable():
+        raise InvalidField("Idempotency-Key", "must have 1 to 255 printable characters")
+    canonical = msgspec.json.encode(whole, order="deterministic")
+    return IdempotencyKey(name, hashlib.sha256(canonical).digest())
+
+
+async def list_all(call: Call) -> Response:
+    asked = call.query(*LIST)
+    statuses, job_statuses = _statuses(asked.get("status"))
+    where = JobFilter(
+        user_id=call.user_asked_for(asked.get("user_id")),
+        statuses=statuses,
+        job_statuses=job_statuses,
+        task_id=asked.get("task_id"),
+        start=instant_in(asked, "start_time"),
+        end=instant_in(asked, "end_time"),
+    )
+    found = await call.store.jobs(where, page_in(asked))
+    return answer(JobsView([job_view(job) for job in found.items], print_token(found.next) if found.next else None))
+
+
+def _statuses(word: str | None) -> tuple[frozenset[Status] | None, frozenset[JobStatus] | None]:
+    """A word may stand for executions, for recurring jobs, or (CANCELLED) for both."""
+    if word is None:
+        return None, None
+    statuses = statuses_named(word)
+    job_statuses = frozenset({JobStatus(word.upper())} if word.upper() in JobStatus.__members__ else ())
+    if not statuses and not job_statuses:
+        names = ", ".join(dict.fromkeys([*map(str, Status), *map(str, JobStatus), "PENDING"]))
+        raise InvalidField("status", f"{word!r} is not a status; there are {names}")
+    return statuses, job_statuses
+
+
+def instant_in(asked: dict[str, str], field: str) -> datetime | None:
+    return parse_instant(asked[field].replace(" ", "+"), field) if field in asked else None
+
+
+def page_in(asked: dict[str, str]) -> Page:
+    limit = asked.get("limit", "50")
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 6 and 1 <= int(limit) <= MOST_PER_PAGE):
+        raise InvalidField("limit", f"must be a whole number from 1 to {MOST_PER_PAGE}")
+    return Page(int(limit), parse_token(asked["page_token"]) if "page_token" in asked else None)
+
+
+async def look(call: Call) -> Response:
+    return answer(job_view(await job_of(call)))
+
+
+async def job_of(call: Call) -> Job:
+    """Somebody else's job is as unknown as one that never was."""
+    job_id = call.path_id("job")
+    return await _found(call, job_id)
+
+
+async def _found(call: Call, job_id: UUID) -> Job:
+    for job in await call.store.find_jobs([job_id]):
+        if call.may_see(job.definition.user_id):
+            return job
+    raise NotFound("job", str(job_id))
+
+
+async def cancel(call: Call) -> Response:
+    job = await job_of(call)
+    if job.status in (Status.COMPLETED, Status.FAILED, JobStatus.FINISHED):
+        raise Conflict(f"The job is {job.status} and cannot be cancelled any more.")
+    await call.store.cancel_jobs([job.id])
+    return answer(job_view(await _found(call, job.id)))
+
+
+async def run(call: Call) -> Response:
+    job = await job_of(call)
+    if job.status is JobStatus.CANCELLED:
+        raise Conflict("The job is CANCELLED; submit it anew.")
+    key = await call.store.run_now(job)
+    if key is None:
+        raise Conflict("An execution of this job is running, and it allows no overlap.")
+    [execution] = await call.store.find_executions([key])
+    return answer(execution_view(execution), 201)
+
+
+async def change(call: Call) -> Response:
+    patch, _ = await call.body(_patch)
+    for _ in range(PATIENCE):
+        job = await job_of(call)
+        if await (_change_recurring(call, job, patch) if job.schedule else _change_one_shot(call, job, patch)):
+            return answer(job_view(await _found(call, job.id)))
+    raise Conflict("The job is being changed by others; try again.")
+
+
+async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
+    last = job.last_execution
+    assert last is not None, "a one-shot job is its execution"
+    if not last.is_pending:
+        raise Conflict(f"The job is {job.status}; only a pending one can be changed.")
+    if patch.overlap is not UNSET:
+        raise InvalidField("overlap", "goes with recurring jobs")
+    when = parse_when(
+        patch.schedule if patch.schedule is not UNSET else None,
+        start=patch.execution_start_time or None,
+        end=patch.execution_end_time or None,
+        time_zone=patch.time_zone or None,
+    )
+    if isinstance(when, Recurring):
+        raise InvalidField("schedule", "a one-shot job cannot become recurring; cancel it and submit a new one")
+    if when is None and patch.schedule is not UNSET:
+        when = whole_milliseconds(await call.store.now())
+    return await call.store.change_one_shot(
+        OneShotChange(key=last.key, definition=patched(job.definition, patch), fires_at=when)
+    )
+
+
+async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
+    if job.status is JobStatus.CANCELLED:
+        raise Conflict("The job is CANCELLED; submit it anew.")
+    now = await call.store.now()
+    schedule = _new_schedule(job, patch).anchored(now)
+    accounted_to = max(now, job.begun_at) if job.begun_at else now
+    return await call.store.change_recurring(
+        RecurringChange(
+            id=job.id,
+            revision=job.revision,
+            seen_next=job.cursor,
+            withdraws=job.planned,
+            definition=patched(job.definition, patch),
+            schedule=schedule,
+            overlap=(patch.overlap if patch.overlap is not UNSET else job.overlap or Overlap.SKIP).value,
+            next_fires_at=_first(schedule, accounted_to),
+        )
+    )
+
+
+def _new_schedule(job: Job, patch: JobPatch) -> Recurring:
+    old = job.schedule
+    assert old is not None
+    text: str | ScheduleText = schedule_text(old) if patch.schedule is UNSET else patch.schedule
+    if isinstance(text, ScheduleText) and patch.time_zone is not UNSET:
+        text = ScheduleText(text.type, text.expression, patch.time_zone)
+    when = parse_when(
+        text,
+        start=None if patch.execution_start_time is UNSET else patch.execution_start_time,
+        end=None if patch.execution_end_time is UNSET else patch.execution_end_time,
+        time_zone=patch.time_zone or None,
+    )
+    if not isinstance(when, Recurring):
+        raise InvalidField("schedule", "a recurring job cannot become one-shot; cancel it and submit a new one")
+    return Recurring(
+        rhythm=old.rhythm if patch.schedule is UNSET and patch.time_zone is UNSET else when.rhythm,
+        starts_at=old.starts_at if patch.execution_start_time is UNSET else when.starts_at,
+        ends_at=old.ends_at if patch.execution_end_time is UNSET else when.ends_at,
+    )

@@ -1,0 +1,213 @@
+"""Work for remote workers: claim, renew, finish over plain HTTP. docs/worker-protocol.md tells the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from rota.loop import pause
+from rota.model.definition import policy_of
+from rota.model.errors import Conflict, InvalidField
+from rota.model.execution import Claimed, ExecutionKey
+from rota.model.instants import print_instant
+from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut, ending_for
+from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker
+from rota.server.bodies import Name
+from rota.server.http import MANY, Call, answer
+
+POLL = 0.2
+MOST_ERROR = 8192
+_Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
+_LeaseId = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class ClaimBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker makes its own id, fresh for each life, and a lease id per call, so that a lost answer can be undone."""
+
+    worker_id: Name
+    tasks: _Names
+    queues: _Names = msgspec.field(default_factory=lambda: ["default"])
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    wait: Annotated[float, Meta(ge=0, le=20, description="How long to wait for work, in seconds.")] = 0.0
+    lease_id: _LeaseId | None = None
+    give_back: Annotated[list[_LeaseId], Meta(max_length=100)] = []
+    host: Name = "remote"
+
+
+class ClaimedOut(Struct, frozen=True):
+    id: str
+    task_id: str
+    user_id: str
+    parameters: Any
+    attempt: int
+    fires_at: str
+    due_in: float
+    timeout: float
+    claim: str
+
+
+class ClaimOut(Struct, frozen=True):
+    """Begin each execution `due_in` seconds after the answer, not before. Stop what is `cancelled`."""
+
+    executions: list[ClaimedOut]
+    cancelled: list[str]
+    lease_seconds: float
+
+
+class RenewBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    leaving: bool = False
+
+
+class RenewOut(Struct, frozen=True):
+    """Not `alive` is final: stop everything and come back under a new id."""
+
+    alive: bool
+    cancelled: list[str]
+
+
+class EndingBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """`claim` is the text that came with the execution."""
+
+    claim: str
+    outcome: Literal["completed", "failed", "timed_out", "cancelled", "released"]
+    result: Any = None
+    error: Annotated[str, Meta(max_length=MOST_ERROR)] = ""
+    retry_after: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
+    final: bool = False
+    started_ago: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
+
+
+class FinishBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    endings: Annotated[list[EndingBody], Meta(max_length=1000)]
+
+
+class FinishOut(Struct, frozen=True):
+    """The refused changed nothing: their lease was over."""
+
+    refused: list[str]
+
+
+_claim = msgspec.json.Decoder(ClaimBody)
+_renew = msgspec.json.Decoder(RenewBody)
+_finish = msgspec.json.Decoder(FinishBody)
+_token = msgspec.msgpack.Decoder(Claimed)
+
+
+async def claim(call: Call) -> Response:
+    body, _ = await call.body(_claim)
+    await _make_known(call, body)
+    if body.give_back:
+        await call.store.give_back(body.worker_id, body.give_back)
+    handout = await _claim_within(call, body)
+    executions = [_claimed_out(claimed) for claimed in handout.executions]
+    return answer(ClaimOut(executions, _texts(handout.cancelled), LEASE.total_seconds()))
+
+
+async def _make_known(call: Call, body: ClaimBody) -> None:
+    worker = NewWorker(
+        id=body.worker_id, host=body.host, pid=0, queues=body.queues, tasks=body.tasks, concurrency=body.limit
+    )
+    if not await call.store.register(worker) and not (await call.store.renew(body.worker_id)).alive:
+        raise Conflict(f"Worker {body.worker_id!r} was declared dead or has left; come back under a new id.")
+
+
+async def _claim_within(call: Call, body: ClaimBody) -> Handout:
+    """Looks again at every hint and every now and then, until there is something or the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + body.wait
+    wake = asyncio.Event()
+    lease_id = secrets.randbits(62) if body.lease_id is None else body.lease_id
+    with call.services.hints.listening(wake):
+        while True:
+            wake.clear()
+            handout = await call.store.claim(
+                body.worker_id,
+                queues=body.queues,
+                tasks=body.tasks,
+                limit=body.limit,
+                lookahead=LOOKAHEAD,
+                lease_id=lease_id,
+            )
+            left = deadline - loop.time()
+            if handout.executions or handout.cancelled or left <= 0 or await call.request.is_disconnected():
+                return handout
+            await pause(min(POLL, left), wake)
+
+
+def _claimed_out(claimed: Claimed) -> ClaimedOut:
+    return ClaimedOut(
+        id=str(claimed.key),
+        task_id=claimed.task_id,
+        user_id=claimed.user_id,
+        parameters=msgspec.Raw(claimed.parameters.encode()),
+        attempt=claimed.attempt,
+        fires_at=print_instant(claimed.fires_at),
+        due_in=max(0.0, claimed.due_in),
+        timeout=policy_of(claimed.policy).timeout,
+        claim=_claim_text(claimed),
+    )
+
+
+def _claim_text(claimed: Claimed) -> str:
+    """All that the ending needs, so that nobody has to look it up: the worker sends it back as it is."""
+    slim = msgspec.structs.replace(claimed, parameters="")
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(slim)).decode()
+
+
+def _claim_in(text: str, place: int) -> Claimed:
+    try:
+        return _token.decode(base64.urlsafe_b64decode(text))
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise InvalidField(f"endings[{place}].claim", "is not the text that came with an execution") from None
+
+
+async def renew(call: Call) -> Response:
+    body, _ = await call.body(_renew)
+    if body.leaving:
+        await call.store.retire(body.worker_id)
+        return answer(RenewOut(False, []))
+    renewal = await call.store.renew(body.worker_id)
+    return answer(RenewOut(renewal.alive, _texts(renewal.cancelled)))
+
+
+async def finish(call: Call) -> Response:
+    body, _ = await call.body(_finish, MANY)
+    endings = [
+        ending_for(
+            _claim_in(ending.claim, place),
+            _outcome(ending, place),
+            worker_id=body.worker_id,
+            started_ago=ending.started_ago,
+        )
+        for place, ending in enumerate(body.endings)
+    ]
+    return answer(FinishOut([str(ending.key) for ending in await call.store.finish(endings)]))
+
+
+def _outcome(ending: EndingBody, place: int) -> Outcome:
+    if "\0" in ending.error:
+        raise InvalidField(f"endings[{place}].error", "contains a NUL character; remove it")
+    match ending.outcome:
+        case "completed":
+            return Done(None if ending.result is None else msgspec.json.encode(ending.result).decode())
+        case "failed":
+            return Raised(ending.error, ending.retry_after, ending.final)
+        case "timed_out":
+            return TimedOut(policy_of(_claim_in(ending.claim, place).policy).timeout)
+        case "cancelled":
+            return Stopped()
+        case "released":
+            return HandedBack()
+
+
+def _texts(keys: list[ExecutionKey]) -> list[str]:
+    return [str(key) for key in keys]
