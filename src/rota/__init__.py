@@ -1,9 +1,9 @@
 """Rota: a distributed job scheduler."""
 
 from rota.client import AsyncClient, Client, RequestRefused, ServerUnreachable, job_body
+from rota.version import VERSION as __version__
 from rota.worker.tasks import App, GiveUp, RetryLater
 
-__version__ = "0.1.0"
 __all__ = [
     "App",
     "AsyncClient",

@@ -20,8 +20,7 @@ from rota.model.instants import (
     whole_milliseconds,
 )
 
-EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=300)
-A_FEW_TEXTS = settings(EVERY_TIME_THE_SAME, max_examples=100)
+EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 MILLISECOND = timedelta(milliseconds=1)
 
 offsets = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -112,10 +111,10 @@ def test_an_instant_is_printed_in_utc_with_milliseconds(moment: str, text: str) 
         ("2027-01-31T10:30:00ZZ", "is not an ISO 8601 instant"),
         ("2027-01-31T10:30:00 CET", "is not an ISO 8601 instant"),
         ("2027-01-31T10:30:00+24:00", "is not an ISO 8601 instant"),
-        ("2027-02-30T10:30:00Z", "day is out of range for month"),
-        ("2027-13-01T10:30:00Z", "month must be in 1..12"),
-        ("2027-01-31T25:00:00Z", "hour must be in 0..23"),
-        ("2027-01-31T23:59:60Z", "second must be in 0..59"),
+        ("2027-02-30T10:30:00Z", "is not an ISO 8601 instant"),
+        ("2027-13-01T10:30:00Z", "is not an ISO 8601 instant"),
+        ("2027-01-31T25:00:00Z", "is not an ISO 8601 instant"),
+        ("2027-01-31T23:59:60Z", "is not an ISO 8601 instant"),
         ("1969-12-31T23:59:59.999Z", "outside the years 1970 to 2199"),
         ("1970-01-01T00:00:00+01:00", "outside the years 1970 to 2199"),
         ("2200-01-01T00:00:00Z", "outside the years 1970 to 2199"),
@@ -133,7 +132,7 @@ def test_what_is_no_instant_is_refused_with_a_reason(text: str, problem: str) ->
     assert repr(text) in refusal.value.problem
 
 
-@A_FEW_TEXTS
+@EVERY_TIME_THE_SAME
 @given(st.text() | st.from_regex(r"\d{4}-\d{2}-\d{2}T.{2,25}", fullmatch=True))
 @example("2027-01-31T10:30:00\ud800Z")
 @example("2027-01-31T10:30:00\0Z")
@@ -250,7 +249,7 @@ def test_letters_that_only_become_ascii_in_upper_case_are_refused() -> None:
         parse_duration("pt1ſ", "schedule")
 
 
-@A_FEW_TEXTS
+@EVERY_TIME_THE_SAME
 @given(st.text() | st.from_regex(r"(?i)P(\d+[WDYM])*(T(\d+([.,]\d+)?[HMS])*)?", fullmatch=True))
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     try:

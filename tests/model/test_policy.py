@@ -16,7 +16,7 @@ from rota.model.job import Overlap
 from rota.model.policy import MISFIRE, MOST_FIRINGS, MOST_MISSED, OVERLAP, Plan, Skip, Unplanned, plan_for
 from rota.model.schedule import ByCron, Every, Recurring
 
-EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=150)
+EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 START = datetime(2027, 3, 27, 22, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

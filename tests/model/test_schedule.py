@@ -13,7 +13,7 @@ from rota.model.errors import InvalidField
 from rota.model.instants import LATEST
 from rota.model.schedule import ByCron, Every, Recurring, ScheduleText, parse_when, schedule_text
 
-EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=200)
+EVERY_TIME_THE_SAME = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 NOON = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -126,10 +126,10 @@ def test_an_instant_may_be_the_end_of_its_window() -> None:
         ("tomorrow", "schedule", "write 5"),
         ("0 9 * *", "schedule", "write 5"),
         ("0 0 30 2 *", "schedule", "write a day that does"),
-        ("61 * * * *", "schedule", "0"),
+        ("61 * * * *", "schedule", "0 to 59"),
         ("2027-01-31", "schedule", "write"),
         ("2027-01-31T12:00:00", "schedule", "add Z for UTC"),
-        ("2027-02-30T12:00:00Z", "schedule", "day is out of range for month"),
+        ("2027-02-30T12:00:00Z", "schedule", "is not an ISO 8601 instant"),
         ("1969-01-01T00:00:00Z", "schedule", "the years 1970 to 2199"),
         ("2200-01-01T00:00:00Z", "schedule", "the years 1970 to 2199"),
         ("P1M", "schedule", "use a cron expression"),
@@ -267,7 +267,7 @@ def test_an_interval_without_a_start_counts_from_its_acceptance(now: datetime, i
 
     assert first is not None
     assert now + interval - timedelta(milliseconds=1) < first <= now + interval
-    assert first.microsecond % 1000 == 0 or interval.microseconds % 1000
+    assert first.microsecond % 1000 == 0
 
 
 @EVERY_TIME_THE_SAME
@@ -299,12 +299,10 @@ def test_both_ends_of_a_window_are_part_of_it(schedule: str) -> None:
     assert firings(window, NOON - 24 * HOUR) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
 
 
-@pytest.mark.parametrize("schedule", ["0 * * * *", "PT1H"])
-def test_just_outside_of_a_window_nothing_fires(schedule: str) -> None:
-    window = recurring(schedule, start="2027-01-31T12:00:00.001Z", end="2027-01-31T13:59:59.999Z")
+def test_just_outside_of_a_window_nothing_fires() -> None:
+    window = recurring("0 * * * *", start="2027-01-31T12:00:00.001Z", end="2027-01-31T13:59:59.999Z")
 
-    assert firings(Recurring(ByCron("0 * * * *"), window.starts_at, window.ends_at), NOON) == [NOON + HOUR]
-    assert window.anchored(NOON).after(NOON + 2 * HOUR) is None
+    assert firings(window, NOON - HOUR) == [NOON + HOUR]
 
 
 @EVERY_TIME_THE_SAME

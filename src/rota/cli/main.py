@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 import uvloop
 
-from rota import __version__
 from rota.cli import jobs, keys, show
 from rota.cli.connect import Data, Database, dsn_of, use_data
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
 from rota.settings import DEFAULT_DATA, DEFAULT_PORT
+from rota.version import VERSION
 
 app = typer.Typer(
     help="Rota: a distributed job scheduler. `rota up` starts everything.",
@@ -34,7 +34,7 @@ AppArgument = Annotated[str | None, typer.Argument(help="Your tasks, as module:a
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        show.out.print(__version__)
+        show.out.print(VERSION)
         raise typer.Exit
 
 

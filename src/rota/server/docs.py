@@ -6,9 +6,9 @@ from html import escape
 
 import msgspec
 
-from rota import __version__
 from rota.server.http import Endpoint
 from rota.server.openapi import DESCRIPTIONS
+from rota.version import VERSION
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -36,7 +36,7 @@ The machine's version of this page is <a href="/openapi.json">/openapi.json</a>.
 
 
 def docs_page(endpoints: list[Endpoint]) -> str:
-    return _PAGE.format(version=__version__, endpoints="\n".join(_section(endpoint) for endpoint in endpoints))
+    return _PAGE.format(version=VERSION, endpoints="\n".join(_section(endpoint) for endpoint in endpoints))
 
 
 def _section(endpoint: Endpoint) -> str:

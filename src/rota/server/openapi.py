@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from rota import __version__
 from rota.server.http import Endpoint
 from rota.server.problems import Problem
+from rota.version import VERSION
 
 _REF = "#/components/schemas/{name}"
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
@@ -34,7 +34,7 @@ def openapi(endpoints: list[Endpoint]) -> dict[str, Any]:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Rota", "version": __version__, "description": "A distributed job scheduler."},
+        "info": {"title": "Rota", "version": VERSION, "description": "A distributed job scheduler."},
         "paths": paths,
         "components": {
             "schemas": components,

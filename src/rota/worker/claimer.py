@@ -9,6 +9,7 @@ import time
 from rota.loop import pause
 from rota.model.errors import StoreUnavailable
 from rota.model.execution import Claimed
+from rota.model.retry import HandedBack
 from rota.model.worker import LOOKAHEAD, NewWorker
 from rota.store.protocol import WorkSource
 from rota.worker.children import Children
@@ -29,11 +30,12 @@ class Claimer:
         self._reporter = reporter
         self._lost: dict[int, float] = {}
         self.freed = asyncio.Event()
+        self.ended = asyncio.Event()
 
     async def step(self) -> int:
         """How many were claimed; waits for room first, so that nothing is taken that cannot be run."""
         room = await self._room()
-        if room <= 0:
+        if room <= 0 or self.ended.is_set():
             return 1
         await self._give_back_lost()
         claimed = await self._claim(min(room, MOST))
@@ -44,7 +46,7 @@ class Claimer:
     async def _room(self) -> int:
         self.freed.clear()
         room = self._free()
-        if room < self._worker.concurrency // 4:
+        if room <= self._worker.concurrency // 4:
             await pause(BREATH if room > 0 else 0.25, self.freed)
             room = self._free()
         return room
@@ -70,7 +72,10 @@ class Claimer:
         now = time.monotonic()
         # The answer came later than it was computed, so counting from here is never early.
         work = sorted(handout.executions, key=lambda c: c.due_in - 5 * c.priority)
-        if work:
+        if self.ended.is_set():
+            for claimed in work:
+                self._reporter.tell(claimed, HandedBack(), None)
+        elif work:
             self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
         self._children.cancel(handout.cancelled)
         return work

@@ -136,13 +136,12 @@ class _Life:
 
 async def _claim(claimer: Claimer, stop: asyncio.Event, lost: asyncio.Event, wake: asyncio.Event) -> None:
     """Until the worker is to stop or has lost its lease."""
-    ended = asyncio.Event()
 
-    async def either() -> None:
+    async def end() -> None:
         await pause(float("inf"), stop, lost)
-        ended.set()
-        wake.set()
+        claimer.ended.set()
+        claimer.freed.set()
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(either())
-        tasks.create_task(repeat(claimer.step, every=POLL, stop=ended, wake=wake, name="claimer"))
+        tasks.create_task(end())
+        tasks.create_task(repeat(claimer.step, every=POLL, stop=claimer.ended, wake=wake, name="claimer"))

@@ -34,7 +34,7 @@ _UNAVAILABLE = (
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # The hot statements say how they reach their rows (see sql/work.sql); on a fresh table the planner would know better.
-_HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
+HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
 _EVERYWHERE = {"jit": "off", "timezone": "UTC", "application_name": "rota"}
 _PATIENCE = 30.0
 
@@ -69,7 +69,7 @@ class Database:
             )
 
         with errors_in_our_words():
-            return cls(work=await pool(8, **_HOT), read=await pool(8), renew=await pool(2, **_HOT), clock=clock)
+            return cls(work=await pool(8, **HOT), read=await pool(8), renew=await pool(2, **HOT), clock=clock)
 
     @property
     def time(self) -> datetime | None:

@@ -23,15 +23,17 @@ with seen as materialized (
     from unnest($2::uuid[], $3::int[], $4::timestamptz[], $5::timestamptz[], $6::text[])
         as p (id, revision, next_fires_at, becomes, firings)
     cross join lateral (
-        select j.ctid
+        -- By its key and nothing else: a hundred thousand jobs may share a cursor.
+        select j.ctid, j.revision, j.next_fires_at, j.state
         from jobs j
         where j.shard = $1
           and j.id = p.id
-          and j.revision = p.revision
-          and j.next_fires_at = p.next_fires_at
-          and j.state = 'ACTIVE'
+        limit 1
         for update
     ) j
+    where j.revision = p.revision
+      and j.next_fires_at = p.next_fires_at
+      and j.state = 'ACTIVE'
     limit cardinality($2::uuid[])
 ),
 won as (
