@@ -28,8 +28,9 @@ format: $(DEV_STAMP) ## Put every file into our form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## 50,000 no-op jobs, submit to done, on the embedded store
-	$(BIN)/python bench/lifecycle.py $(ARGS)
+bench: $(STAMP) ## No-op jobs from submit to done, and how soon a job begins
+	$(BIN)/python -m bench.lifecycle $(ARGS)
+	$(BIN)/python -m bench.latency
 
 clean: ## Remove what was built (not your data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """How soon a job begins on an idle system.
 
-    python bench/latency.py [--jobs 200] [--json]
+    python -m bench.latency [--jobs 200] [--json]
 
 `immediate`: from the acknowledgement of a job to the start of its task body, by the database's clock.
 `scheduled`: from the due instant to the start of the task body; jobs are submitted ahead of time, spread out, and one
@@ -16,10 +16,11 @@ import random
 import sys
 from datetime import timedelta
 
+import asyncpg
 import uvloop
+from bench.scene import a_scene, ended_once, submitted
 
 from rota.store.postgres.engine import PostgresStore
-from scene import a_scene, ended_once, submitted
 
 LIMITS = {"immediate": 100.0, "scheduled": 50.0}
 
@@ -61,7 +62,7 @@ async def _scheduled(store: PostgresStore, jobs: int) -> list[float]:
     return [(row["started_at"] - row["due_at"]).total_seconds() * 1000 for row in rows]
 
 
-async def _ended(store: PostgresStore, jobs: int):  # type: ignore[no-untyped-def]
+async def _ended(store: PostgresStore, jobs: int) -> list[asyncpg.Record]:
     while len(rows := await store.db.look("select job_id, due_at, started_at from history")) < jobs:
         await asyncio.sleep(0.2)
     return rows

@@ -1,6 +1,6 @@
 """Submit → done for no-op jobs on the embedded store: real PostgreSQL with fsync, a real worker process.
 
-    python bench/lifecycle.py [--jobs 50000] [--concurrency 1000] [--json]
+    python -m bench.lifecycle [--jobs 50000] [--concurrency 1000] [--json]
 
 The run checks itself before it prints a number: every job exactly once in history, COMPLETED, none begun early,
 nothing left over.
@@ -15,9 +15,9 @@ import sys
 import time
 
 import uvloop
+from bench.scene import a_scene, ended_once, submitted
 
 from rota.store.postgres.engine import PostgresStore
-from scene import a_scene, ended_once, submitted
 
 BATCH = 1000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ import msgspec
 import uvicorn
 
 from rota.cli.nodes import bind
+from rota.model.keys import Scope
 from rota.server.app import create_app
 from rota.store.protocol import Store
 
 PROBLEM = "application/problem+json"
+USER = (Scope.READ, Scope.SUBMIT)
 
 
 @asynccontextmanager
@@ -75,7 +78,9 @@ class Caller:
         self, method: str, path: str, content: bytes | AsyncIterator[bytes] | None = None, **headers: str
     ) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.session.request(method, path, data=content, headers=named, allow_redirects=False) as response:
+        # aiohttp warns of large bodies as plain bytes.
+        data = io.BytesIO(content) if isinstance(content, bytes) else content
+        async with self.session.request(method, path, data=data, headers=named, allow_redirects=False) as response:
             return Answer(response.status, response.headers, await response.read())
 
     async def get(self, path: str, **query: object) -> Answer:

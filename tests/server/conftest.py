@@ -8,10 +8,9 @@ import pytest_asyncio
 
 from rota.model.keys import Scope
 from rota.store.postgres.engine import PostgresStore
-from tests.server.calls import Caller, a_caller, a_rota_server
+from tests.server.calls import USER, Caller, a_caller, a_rota_server
 from tests.support.database import _empty, a_database
 
-USER = (Scope.READ, Scope.SUBMIT)
 NewCaller = Callable[..., Awaitable[Caller]]
 
 

@@ -46,13 +46,25 @@ async def test_death_is_final(store: PostgresStore, clock: FakeClock) -> None:
     assert not (await store.renew(ALICE)).alive
 
 
+async def test_the_dead_claim_nothing(store: PostgresStore, clock: FakeClock) -> None:
+    await a_worker(store)
+    await submit(store, a_job())
+    clock.advance(seconds=16)
+    await Reaper(store, hold_off=0).step()
+
+    assert await claim(store, ALICE) == []
+    assert len(await claim(store, BOB)) == 1
+
+
 async def test_a_claim_that_lands_after_its_workers_death_is_taken_back(store: PostgresStore, clock: FakeClock) -> None:
     await a_worker(store)
+    await submit(store, a_job())
     clock.advance(seconds=16)
     reaper = Reaper(store, hold_off=0)
     await reaper.step()
-    await submit(store, a_job())
-    await claim(store, ALICE)
+    # As a claim does that began before the verdict and committed after it.
+    await claim(store, BOB)
+    await store.db.fetch("update executions set worker_id = $1", ALICE)
 
     assert await reaper.step() == 1
 

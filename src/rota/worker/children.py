@@ -140,6 +140,7 @@ class Children:
         self._told = told
         self._all: list[ChildProcess] = []
         self._closing = False
+        self._births: set[asyncio.Task[None]] = set()
         self._trust_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the children live
         self._trust_file.truncate(TRUST.size)
         self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
@@ -173,23 +174,33 @@ class Children:
         return child
 
     def _replace(self, child: ChildProcess) -> None:
-        if child in self._all:
-            self._all.remove(child)
+        if child not in self._all:
+            return
+        self._all.remove(child)
         if not self._closing:
             log.warning("child ended pid=%d code=%s", child.process.pid, child.process.returncode)
-            self._respawning = asyncio.create_task(self._respawn())
+            self._births.add(birth := asyncio.create_task(self._respawn()))
+            birth.add_done_callback(self._births.discard)
 
     async def _respawn(self) -> None:
         # A child that dies at once must not become a busy loop of births.
-        await asyncio.sleep(0.2)
-        if not self._closing:
+        delay = 0.2
+        while not self._closing:
+            await asyncio.sleep(delay)
+            delay = min(5.0, delay * 2)
             child = await self._spawn()
             try:
                 await child.tasks
             except WorkerBroken as error:
                 log.error("child cannot start error=%s", error)
+            else:
+                self._all.append(child)
                 return
-            self._all.append(child)
+
+    @property
+    def able(self) -> list[ChildProcess]:
+        """Those that may be given work."""
+        return [child for child in self._all if child.condemned_at is None]
 
     @property
     def running(self) -> int:
@@ -197,7 +208,7 @@ class Children:
 
     def start(self, work: Sequence[tuple[Claimed, float]]) -> None:
         """Spread over the children, the least busy first. What nobody can take is handed back."""
-        able = sorted((c for c in self._all if c.condemned_at is None), key=lambda c: len(c.attempts))
+        able = sorted(self.able, key=lambda child: len(child.attempts))
         if not able:
             for claimed, _ in work:
                 self._told(claimed, HandedBack(), None)

@@ -20,6 +20,9 @@ LOST_FOR = 60.0
 # Between two claims that found something: work gathers, and one statement takes more of it.
 BREATH = 0.005
 MOST = 1000
+# Work seldom comes alone: for a while after some was found the next look comes sooner than any hint could.
+BUSY_FOR = 1.0
+BUSY_POLL = 0.02
 
 
 class Claimer:
@@ -29,19 +32,24 @@ class Claimer:
         self._children = children
         self._reporter = reporter
         self._lost: dict[int, float] = {}
+        self._busy_until = 0.0
         self.freed = asyncio.Event()
         self.ended = asyncio.Event()
 
     async def step(self) -> int:
-        """How many were claimed; waits for room first, so that nothing is taken that cannot be run."""
+        """Waits for room first, so that nothing is taken that cannot be run. 0 means: nothing to do for now."""
         room = await self._room()
         if room <= 0 or self.ended.is_set():
             return 1
         await self._give_back_lost()
-        claimed = await self._claim(min(room, MOST))
-        if claimed:
+        if await self._claim(min(room, MOST)):
+            self._busy_until = time.monotonic() + BUSY_FOR
             await asyncio.sleep(BREATH)
-        return len(claimed)
+            return 1
+        if time.monotonic() < self._busy_until:
+            await pause(BUSY_POLL, self.ended)
+            return 1
+        return 0
 
     async def _room(self) -> int:
         self.freed.clear()
@@ -52,8 +60,10 @@ class Claimer:
         return room
 
     def _free(self) -> int:
-        # What cannot be told is not added to: the database is slow or away.
-        return self._worker.concurrency - self._children.running if self._reporter.backlog < 4 * BATCH else 0
+        # What cannot be told is not added to (the database is slow or away), nor what nobody could run.
+        if self._reporter.backlog >= 4 * BATCH or not self._children.able:
+            return 0
+        return self._worker.concurrency - self._children.running
 
     async def _claim(self, limit: int) -> list[Claimed]:
         lease_id = secrets.randbits(62)

@@ -26,6 +26,8 @@ heads as materialized (
     ) waiting
     where l.queue = any($3::text[])
       and l.task_id = any($4::text[])
+      -- The dead claim nothing.
+      and not exists (select from workers w where w.id = $2 and w.state <> 'ALIVE')
 ),
 lanes_due as materialized (
     select count(*) as n from heads

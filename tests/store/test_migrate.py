@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from rota.model.errors import SchemaMismatch
+from rota.store.postgres.engine import PostgresStore
+from rota.store.postgres.migrate import migrate, migrations
+from tests.support.clock import FakeClock
+from tests.support.database import given_server, in_database
+
+NUMBERS = [number for number, _ in migrations()]
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert list(range(1, len(NUMBERS) + 1)) == NUMBERS
+
+
+@pytest.mark.skipif(given_server() is not None, reason="makes a database of its own")
+async def test_two_nodes_that_start_at_once_migrate_once(server: str) -> None:
+    connection = await asyncpg.connect(server)
+    await connection.execute("create database fresh")
+    try:
+        applied = await asyncio.gather(*(migrate(in_database(server, "fresh")) for _ in range(4)))
+    finally:
+        await connection.execute("drop database fresh with (force)")
+        await connection.close()
+
+    assert sorted(applied) == [[], [], [], NUMBERS]
+
+
+async def test_a_database_from_the_future_is_refused(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("insert into migrations values (9999, now())")
+    try:
+        with pytest.raises(SchemaMismatch, match="9999"):
+            await migrate(dsn)
+    finally:
+        await connection.execute("delete from migrations where number = 9999")
+        await connection.close()
+
+
+async def test_partitions_are_there_ahead_of_time_and_go_when_old(store: PostgresStore, clock: FakeClock) -> None:
+    keep = timedelta(days=30)
+    assert await store.maintain(keep=keep) == 8
+    assert await store.maintain(keep=keep) == 0
+    names = await _partitions(store)
+    assert {"history_20270104", "history_20270107", "attempts_20270104"} <= names
+
+    clock.advance(days=40)
+    await store.maintain(keep=keep)
+
+    assert not {"history_20270104", "attempts_20270107"} & await _partitions(store)
+
+
+async def _partitions(store: PostgresStore) -> set[str]:
+    return {row[0] for row in await store.db.fetch("select relname::text from pg_class where relkind = 'r'")}

@@ -1,0 +1,117 @@
+"""A worker with real children on a store that loses calls and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rota.model.execution import Status
+from rota.scheduler.janitor import KEEP
+from rota.store.postgres.engine import PostgresStore
+from rota.store.protocol import WorkSource
+from rota.worker.children import WorkerBroken
+from rota.worker.supervisor import Supervisor, WorkerSettings
+from tests.cluster.tasks import notes
+from tests.support.flaky import flaky
+from tests.support.jobs import a_job, executions, submit
+from tests.support.processes import eventually
+
+APP = "tests.cluster.tasks:app"
+
+
+@pytest.fixture
+async def live(dsn: str) -> AsyncIterator[PostgresStore]:
+    opened = await PostgresStore.open(dsn)
+    await opened.maintain(keep=KEEP)
+    yield opened
+    await opened.aclose()
+
+
+@asynccontextmanager
+async def a_supervisor(source: WorkSource, store: PostgresStore, **settings: object) -> AsyncIterator[Supervisor]:
+    stop = asyncio.Event()
+    supervisor = Supervisor(source, store.woken, WorkerSettings(app=APP, children=1, **settings))  # type: ignore[arg-type]
+    running = asyncio.create_task(supervisor.run(stop))
+    try:
+        await asyncio.wait([asyncio.create_task(supervisor.ready.wait()), running], return_when="FIRST_COMPLETED")
+        yield supervisor
+    finally:
+        stop.set()
+        await running
+
+
+async def ended(store: PostgresStore, count: int) -> bool:
+    return sum(not e.is_open for e in await executions(store)) == count
+
+
+def notes_to(tmp_path: Path, text: str) -> str:
+    return msgspec.json.encode({"file": str(tmp_path / "notes"), "text": text}).decode()
+
+
+async def test_a_lost_claim_is_given_back_and_runs_once(live: PostgresStore, tmp_path: Path) -> None:
+    source, faults = flaky(live)
+    faults.after["claim"] = 3
+    async with a_supervisor(source, live):
+        await submit(live, *(a_job("note", parameters=notes_to(tmp_path, str(n))) for n in range(50)))
+        await eventually(lambda: ended(live, 50))
+
+    assert faults.after["claim"] == 0
+    assert sorted(notes(tmp_path / "notes"), key=int) == [str(n) for n in range(50)]
+    assert {e.status for e in await executions(live)} == {Status.COMPLETED}
+
+
+async def test_endings_whose_answer_was_lost_are_told_again(live: PostgresStore, tmp_path: Path) -> None:
+    source, faults = flaky(live)
+    faults.after["finish"] = 2
+    faults.before["finish"] = 1
+    async with a_supervisor(source, live):
+        await submit(live, *(a_job("note", parameters=notes_to(tmp_path, str(n))) for n in range(20)))
+        await eventually(lambda: ended(live, 20))
+
+    assert faults.after["finish"] == faults.before["finish"] == 0
+    assert len(notes(tmp_path / "notes")) == 20
+    assert all(e.attempt == 1 for e in await executions(live))
+
+
+async def test_a_worker_that_was_declared_dead_comes_back_under_a_new_id(live: PostgresStore, tmp_path: Path) -> None:
+    async with a_supervisor(live, live):
+        [before] = await live.workers()
+        await live.db.fetch("update workers set state = 'DEAD', ended_at = now()")
+
+        async def reborn() -> bool:
+            return any(w.state == "ALIVE" and w.id != before.id for w in await live.workers())
+
+        await eventually(reborn)
+        await submit(live, a_job("note", parameters=notes_to(tmp_path, "after")))
+        await eventually(lambda: ended(live, 1))
+
+    assert notes(tmp_path / "notes") == ["after"]
+
+
+async def test_concurrency_is_never_exceeded(live: PostgresStore, tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    waiting = msgspec.json.encode({"file": str(tmp_path / "notes"), "text": "x", "sign": str(sign)}).decode()
+    async with a_supervisor(live, live, concurrency=3):
+        await submit(live, *(a_job("begin_and_wait_for", parameters=waiting) for _ in range(9)))
+
+        async def three_began() -> bool:
+            return len(notes(tmp_path / "notes")) >= 3
+
+        await eventually(three_began)
+        held = [e for e in await executions(live) if e.worker_id is not None]
+        sign.touch()
+        await eventually(lambda: ended(live, 9))
+
+    assert len(held) == 3
+
+
+async def test_an_app_that_cannot_be_loaded_says_why(live: PostgresStore) -> None:
+    broken = Supervisor(live, live.woken, WorkerSettings(app="tests.no_such_module:app", children=1))
+
+    with pytest.raises(WorkerBroken, match="no module"):
+        await broken.run(asyncio.Event())
