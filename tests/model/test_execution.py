@@ -110,14 +110,13 @@ def test_an_id_of_a_time_that_no_calendar_has_is_refused(milliseconds: int) -> N
         ExecutionKey.parse(f"{milliseconds}-{JOB}")
 
 
-@pytest.mark.xfail(reason=r"_PUBLIC_ID: \d without re.ASCII takes the digits of every script")
 @pytest.mark.parametrize("text", [f"١٧٩-{JOB}", f"1794736800000-{JOB}-٣"])
 def test_digits_of_other_scripts_are_refused(text: str) -> None:
     with pytest.raises(InvalidField):
         ExecutionKey.parse(text)
 
 
-@EVERY_TIME_THE_SAME
+@settings(EVERY_TIME_THE_SAME, max_examples=50)
 @given(st.text() | st.from_regex(r"-?\d{1,16}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d{1,10})?", fullmatch=True))
 def test_any_text_is_an_id_or_refused(text: str) -> None:
     try:
@@ -201,7 +200,6 @@ def test_what_is_no_token_of_ours_is_refused_with_a_way_out(token: str) -> None:
     assert "leave it out to begin at the first page" in refusal.value.problem
 
 
-@pytest.mark.xfail(reason="parse_token takes any int for a run; PostgreSQL's integer does not, so it ends as a 500")
 @pytest.mark.parametrize("run", [2**31, 10**30, -(2**31) - 1])
 def test_a_run_that_no_column_holds_is_refused(run: int) -> None:
     with pytest.raises(InvalidField):

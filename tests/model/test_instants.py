@@ -197,7 +197,6 @@ def test_a_duration_of_whole_milliseconds_we_print_is_read_back(duration: timede
     assert parse_duration(print_duration(duration), "schedule") == duration
 
 
-@pytest.mark.xfail(reason="print_duration writes more digits of hours than parse_duration reads")
 @pytest.mark.parametrize("text", ["P99999999D", "P999999999D"])
 def test_the_longest_durations_we_take_we_print_so_that_we_take_them_again(text: str) -> None:
     duration = parse_duration(text, "schedule")
@@ -243,13 +242,12 @@ def test_what_is_no_duration_is_refused_with_a_reason(text: str, problem: str) -
     assert problem in refusal.value.problem
 
 
-@pytest.mark.xfail(reason="parse_duration: upper() turns ſ into S before the pattern looks")
 def test_letters_that_only_become_ascii_in_upper_case_are_refused() -> None:
     with pytest.raises(InvalidField):
         parse_duration("pt1ſ", "schedule")
 
 
-@EVERY_TIME_THE_SAME
+@settings(EVERY_TIME_THE_SAME, max_examples=50)
 @given(st.text() | st.from_regex(r"(?i)P(\d+[WDYM])*(T(\d+([.,]\d+)?[HMS])*)?", fullmatch=True))
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     try:

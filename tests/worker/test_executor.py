@@ -290,16 +290,7 @@ async def test_whatever_a_task_raises_is_a_failure_with_its_traceback(
 
 @pytest.mark.parametrize(
     "in_thread",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                run=False,
-                reason="hangs for ever: Future.set_exception(StopIteration) raises within the loop (Python 3.11)",
-            ),
-        ),
-    ],
+    [False, True],
     ids=["async", "sync"],
 )
 async def test_stop_iteration_is_a_failure_too(threads: ThreadPoolExecutor, in_thread: bool) -> None:
@@ -310,15 +301,7 @@ async def test_stop_iteration_is_a_failure_too(threads: ThreadPoolExecutor, in_t
 
 @pytest.mark.parametrize(
     "in_thread",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                raises=GeneratorExit, reason="execute raises: a coroutine into which GeneratorExit is thrown is closed"
-            ),
-        ),
-    ],
+    [False, True],
     ids=["async", "sync"],
 )
 async def test_generator_exit_is_a_failure_too(threads: ThreadPoolExecutor, in_thread: bool) -> None:
@@ -327,7 +310,6 @@ async def test_generator_exit_is_a_failure_too(threads: ThreadPoolExecutor, in_t
     assert isinstance(outcome, Raised) and "GeneratorExit" in outcome.error
 
 
-@pytest.mark.xfail(run=False, reason="_call spins for ever and stops the whole child: it takes this for a cancellation")
 @pytest.mark.parametrize("error", [concurrent.futures.CancelledError(), asyncio.CancelledError()])
 async def test_a_thread_that_raises_cancelled_has_failed(threads: ThreadPoolExecutor, error: BaseException) -> None:
     outcome = await execute(raising(error, in_thread=True), "{}", LONG, threads)
@@ -335,7 +317,6 @@ async def test_a_thread_that_raises_cancelled_has_failed(threads: ThreadPoolExec
     assert isinstance(outcome, Raised) and "CancelledError" in outcome.error
 
 
-@pytest.mark.xfail(reason="execute takes any CancelledError for a cancellation that was asked for")
 async def test_a_cancellation_nobody_asked_for_is_a_failure(threads: ThreadPoolExecutor) -> None:
     async def awaits_what_was_cancelled() -> None:
         part = asyncio.ensure_future(asyncio.Event().wait())
@@ -400,7 +381,6 @@ async def test_a_wish_for_later_is_passed_on_and_never_negative(
     assert outcome == Raised("busy", after=after)
 
 
-@pytest.mark.xfail(raises=TypeError, reason="execute raises: max(0.0, wish.after) outside of any try")
 @pytest.mark.parametrize("wish", [timedelta(minutes=5), "5", None])
 async def test_a_wish_that_is_no_number_is_a_failure(threads: ThreadPoolExecutor, wish: Any) -> None:
     outcome = await execute(raising(RetryLater(wish, "busy"), in_thread=False), "{}", LONG, threads)
@@ -408,7 +388,6 @@ async def test_a_wish_that_is_no_number_is_a_failure(threads: ThreadPoolExecutor
     assert isinstance(outcome, Raised)
 
 
-@pytest.mark.xfail(raises=AttributeError, reason="execute raises: RetryLater.after may be missing")
 async def test_a_wish_that_was_never_made_is_a_failure(threads: ThreadPoolExecutor) -> None:
     class Busy(RetryLater):
         def __init__(self) -> None:

@@ -16,8 +16,10 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
 
     def delay(self, failures: int, luck: float) -> float:
         """Seconds to wait after that many failures; `luck` in [0, 1) spreads the herd."""
-        # The exponent is bounded so that no number of failures overflows a float.
-        grown = self.initial * self.factor ** min(failures - 1, 64)
+        try:
+            grown = self.initial * self.factor ** min(failures - 1, 64)
+        except OverflowError:
+            grown = self.cap
         return min(grown, self.cap) * (1 - self.jitter * luck)
 
 

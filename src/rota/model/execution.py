@@ -15,7 +15,9 @@ from rota.model.errors import InvalidField
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_PUBLIC_ID = re.compile(r"(-?\d{1,15})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(\d{1,9}))?")
+_PUBLIC_ID = re.compile(
+    r"(-?\d{1,15})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(\d{1,9}))?", re.ASCII
+)
 
 
 class Status(StrEnum):

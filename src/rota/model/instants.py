@@ -11,7 +11,7 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 _DURATION = re.compile(
     r"P(?:(?P<weeks>\d{1,9})W)?(?:(?P<days>\d{1,9})D)?"
-    r"(?:T(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:[.,]\d{1,6})?)S)?)?",
+    r"(?:T(?:(?P<hours>\d{1,11})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:[.,]\d{1,6})?)S)?)?",
     re.ASCII,
 )
 _INSTANT = re.compile(r"\d{4}-?\d{2}-?\d{2}[Tt ].{2,25}", re.ASCII)
@@ -45,7 +45,7 @@ def whole_milliseconds(moment: datetime) -> datetime:
 
 
 def parse_duration(text: str, field: str) -> timedelta:
-    match = _DURATION.fullmatch(text.upper())
+    match = _DURATION.fullmatch(text.upper()) if text.isascii() else None
     if not match or not any(match.groups()):
         hint = "years and months have no fixed length, use a cron expression" if _has_calendar_parts(text) else ""
         problem = hint or "write it like PT15M, PT1H30M or P1D"

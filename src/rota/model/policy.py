@@ -49,7 +49,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 def plan_for(job: Unplanned, *, now: datetime, horizon: timedelta) -> Plan | None:
     """None when there is nothing to do yet."""
     missed, ahead, cursor = _look(job, now, now + horizon)
-    if missed.count == MOST_MISSED:
+    if missed.count == MOST_MISSED and cursor is not None and cursor <= now:
         skip = Skip(missed.first, missed.last, missed.count, MISFIRE)
         return Plan(job=job, firings=[], skips=[skip], next_fires_at=cursor)
     if job.overlap is Overlap.ALLOW:
@@ -85,7 +85,7 @@ def _look(job: Unplanned, now: datetime, until: datetime) -> tuple[_Missed, list
         missed.before_last, missed.last = missed.last, fires_at
         missed.count += 1
         fires_at = job.schedule.after(fires_at)
-    while fires_at is not None and fires_at <= until and len(ahead) < MOST_FIRINGS:
+    while fires_at is not None and now < fires_at <= until and len(ahead) < MOST_FIRINGS:
         ahead.append(fires_at)
         fires_at = job.schedule.after(fires_at)
     return missed, ahead, fires_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -56,7 +56,7 @@ class Slice(Struct, Generic[Item], frozen=True):
     next: Position | None
 
 
-_Token = tuple[int, UUID, int]
+_Token = tuple[int, UUID, Annotated[int, msgspec.Meta(ge=0, lt=2**31)]]
 
 
 def print_token(position: Position) -> str:

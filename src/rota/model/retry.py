@@ -14,6 +14,7 @@ from rota.model.execution import Claimed, Ending, Verdict
 MAX_CRASHES = 3
 # Lost workers say more about the machines than about the job, but not for ever.
 MAX_LAPSES = 20
+LONGEST_WAIT = 366 * 86_400.0
 
 
 # How an attempt went, as its worker or the reaper saw it.
@@ -91,7 +92,7 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
         failures = claimed.failures + 1
         if final or failures > policy.max_retries:
             return ending(Verdict.FAILED, failures=failures, error=error)
-        wait = policy.backoff.delay(failures, luck_of(claimed)) if after is None else after
+        wait = policy.backoff.delay(failures, luck_of(claimed)) if after is None else min(after, LONGEST_WAIT)
         return ending(Verdict.RETRY, failures=failures, after=wait, error=error)
 
     match outcome:

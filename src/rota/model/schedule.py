@@ -105,6 +105,8 @@ def parse_when(
             return Recurring(rhythm, starts_at, ends_at)
         case once:
             fires_at = once or starts_at
+            if fires_at and starts_at and fires_at < starts_at:
+                raise InvalidSchedule("schedule", f"{print_instant(fires_at)} lies before execution_start_time")
             if fires_at and ends_at and fires_at > ends_at:
                 raise InvalidSchedule("schedule", f"{print_instant(fires_at)} lies after execution_end_time")
             return fires_at
@@ -133,6 +135,8 @@ def _guess(text: str, time_zone: str | None) -> Every | ByCron | datetime | None
 def _typed(kind: str, expression: str, time_zone: str | None) -> Every | ByCron | datetime | None:
     match kind:
         case "NOW":
+            if expression:
+                raise InvalidSchedule("schedule", "NOW takes no expression; leave it out")
             return _without_zone(time_zone, None)
         case "DATE":
             return _without_zone(time_zone, parse_instant(expression, "schedule"))

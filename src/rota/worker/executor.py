@@ -28,10 +28,12 @@ async def execute(task: Task | None, parameters: str, timeout: float, threads: T
         return TimedOut(timeout) if limit.expired() else _done(value)
     except TimeoutError as error:
         return TimedOut(timeout) if limit.expired() else _raised(error)
-    except asyncio.CancelledError:
-        return Stopped()
+    except asyncio.CancelledError as error:
+        asked = (current := asyncio.current_task()) is not None and current.cancelling() > 0
+        return Stopped() if asked else _raised(error)
     except RetryLater as wish:
-        return Raised(printable(wish), after=max(0.0, wish.after))
+        after = getattr(wish, "after", None)
+        return Raised(printable(wish), after=max(0.0, after)) if isinstance(after, int | float) else _raised(wish)
     except GiveUp as error:
         return Raised(printable(error), final=True)
     except BaseException as error:
@@ -41,15 +43,27 @@ async def execute(task: Task | None, parameters: str, timeout: float, threads: T
 async def _call(task: Task, parameters: dict[str, Any], threads: ThreadPoolExecutor) -> Any:
     if task.is_async:
         return await task.call(**parameters)
-    future = threads.submit(task.call, **parameters)
+    future = threads.submit(_in_thread, task.call, parameters)
     thread = asyncio.wrap_future(future)
     while True:
         try:
-            return await asyncio.shield(thread)
+            value, error = await asyncio.shield(thread)
+            break
         except asyncio.CancelledError:
             # A thread cannot be interrupted: as long as it runs the attempt is not over, whatever was asked.
             if future.cancelled() or future.cancel():
                 raise
+    if error is not None:
+        raise error
+    return value
+
+
+def _in_thread(call: Any, parameters: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    """What a call came to, as a value: some exceptions mean something else to a future or to a coroutine."""
+    try:
+        return call(**parameters), None
+    except BaseException as error:
+        return None, error
 
 
 def _done(value: Any) -> Outcome:

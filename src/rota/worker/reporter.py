@@ -6,8 +6,10 @@ import asyncio
 import logging
 import time
 
-from rota.model.errors import StoreUnavailable
-from rota.model.execution import Claimed
+import msgspec
+
+from rota.model.errors import StoreError, StoreUnavailable
+from rota.model.execution import Claimed, Ending, Verdict
 from rota.model.retry import Outcome, ending_for
 from rota.store.protocol import WorkSource
 
@@ -59,14 +61,35 @@ class Reporter:
             for claimed, outcome, started_at in batch
         ]
         try:
-            for refused in await self._source.finish(endings):
-                log.warning("ending refused execution=%s attempt=%d", refused.key, refused.attempt)
+            await self._finish(endings)
         except StoreUnavailable as error:
             # It may have been applied or not; telling it again is safe.
             log.error("endings wait count=%d error=%s", len(batch), error)
             self._waiting = batch + self._waiting
             self._something.set()
             await asyncio.sleep(0.2)
+
+    async def _finish(self, endings: list[Ending]) -> None:
+        try:
+            refused = await self._source.finish(endings)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            refused = await self._one_by_one(endings, error)
+        for ending in refused:
+            log.warning("ending refused execution=%s attempt=%d", ending.key, ending.attempt)
+
+    async def _one_by_one(self, endings: list[Ending], error: StoreError) -> list[Ending]:
+        """What the store cannot keep of one ending must not keep the others back; that one fails for it."""
+        if len(endings) > 1:
+            for ending in endings:
+                await self._finish([ending])
+            return []
+        log.error("ending cannot be stored execution=%s error=%s", endings[0].key, error)
+        told = msgspec.structs.replace(
+            endings[0], verdict=Verdict.FAILED, result=None, after=None, error=f"The ending cannot be stored: {error}"
+        )
+        return await self._source.finish([told])
 
     def close(self) -> None:
         """`run` returns once everything is told."""

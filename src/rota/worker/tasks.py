@@ -52,7 +52,7 @@ class App:
         def register(function: Function) -> Task:
             if name in self.tasks:
                 raise Conflict(f"There are two tasks named {name!r}.")
-            self.tasks[name] = Task(name, function, inspect.iscoroutinefunction(function), options)
+            self.tasks[name] = Task(name, function, _is_async(function), options)
             return self.tasks[name]
 
         return register
@@ -60,6 +60,10 @@ class App:
     def include(self, other: App) -> None:
         """Tasks of ours stand; theirs fill in."""
         self.tasks = other.tasks | self.tasks
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def load_app(path: str) -> App:

@@ -21,8 +21,8 @@ async def send_email(
     message = _message(to, subject, body, sender or settings.sender, html)
     if settings.host is None:
         return {"file": str(await asyncio.to_thread(_keep, message, settings.outbox))}
-    await _send(message, settings)
-    return {"message_id": str(message["Message-ID"])}
+    refused = await _send(message, settings)
+    return {"message_id": str(message["Message-ID"])} | ({"refused": ", ".join(refused)} if refused else {})
 
 
 def _message(to: str | list[str], subject: str, body: str, sender: str, html: str | None) -> EmailMessage:
@@ -31,7 +31,13 @@ def _message(to: str | list[str], subject: str, body: str, sender: str, html: st
         message["To"] = to if isinstance(to, str) else ", ".join(to)
         message["From"] = sender
         message["Subject"] = subject
-    except ValueError as error:
+        if not message["To"].addresses:
+            raise ValueError("there is nobody to send it to")
+        # As given, and as read: an encoded word may hide a line break, and an address header drops one at its end.
+        written = [*([to] if isinstance(to, str) else to), sender, subject, *map(str, message.values())]
+        if any(ord(character) < 32 and character != "\t" for text in written for character in text):
+            raise ValueError("line breaks and other control characters have no place in it")
+    except (ValueError, IndexError, AttributeError) as error:
         # A line break in a header is an injection, not a mishap: trying again would not help.
         raise GiveUp(f"the message has a header that cannot be: {error}") from None
     message["Date"] = formatdate()
@@ -42,9 +48,9 @@ def _message(to: str | list[str], subject: str, body: str, sender: str, html: st
     return message
 
 
-async def _send(message: EmailMessage, settings: EmailSettings) -> None:
+async def _send(message: EmailMessage, settings: EmailSettings) -> list[str]:
     try:
-        await aiosmtplib.send(
+        refused, _ = await aiosmtplib.send(
             message,
             hostname=settings.host,
             port=settings.port,
@@ -54,7 +60,10 @@ async def _send(message: EmailMessage, settings: EmailSettings) -> None:
             timeout=30,
         )
     except aiosmtplib.SMTPRecipientsRefused as error:
+        if any(recipient.code < 500 for recipient in error.recipients):
+            raise
         raise GiveUp(f"no recipient was accepted: {error}") from None
+    return sorted(refused)
 
 
 def _keep(message: EmailMessage, outbox: Path) -> Path:
