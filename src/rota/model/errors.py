@@ -21,6 +21,11 @@ class RotaError(Exception):
     """Something Rota says no to, in a sentence for people."""
 
 
+def quoted(text: str) -> str:
+    """What somebody wrote, short enough to say it back to them."""
+    return repr(text if len(text) <= 80 else text[:80] + "…")
+
+
 class Invalid(RotaError):
     """What was sent cannot be."""
 
@@ -46,7 +51,7 @@ class Forbidden(RotaError):
 
 class NotFound(RotaError):
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"There is no {kind} {name!r} that this key may see.")
+        super().__init__(f"There is no {kind} {quoted(name)} that this key may see.")
         self.kind = kind
         self.name = name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from rota.model.errors import InvalidField
+from rota.model.errors import InvalidField, quoted
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
@@ -20,19 +20,19 @@ _INSTANT = re.compile(r"\d{4}-?\d{2}-?\d{2}[Tt ].{2,25}", re.ASCII)
 def parse_instant(text: str, field: str) -> datetime:
     """An aware UTC datetime in whole milliseconds; an instant without an offset is refused, not guessed."""
     if not looks_like_instant(text):
-        raise InvalidField(field, f"{text!r} is not an ISO 8601 instant; write it like 2027-01-31T10:30:00Z")
+        raise InvalidField(field, f"{quoted(text)} is not an ISO 8601 instant; write it like 2027-01-31T10:30:00Z")
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError as error:
-        raise InvalidField(field, f"{text!r} is not an ISO 8601 instant: {error}") from None
+        raise InvalidField(field, f"{quoted(text)} is not an ISO 8601 instant: {error}") from None
     if moment.tzinfo is None:
-        raise InvalidField(field, f"{text!r} has no offset; add Z for UTC or an offset like +02:00")
+        raise InvalidField(field, f"{quoted(text)} has no offset; add Z for UTC or an offset like +02:00")
     try:
         moment = moment.astimezone(UTC)
     except OverflowError:
-        raise InvalidField(field, f"{text!r} lies outside the calendar") from None
+        raise InvalidField(field, f"{quoted(text)} lies outside the calendar") from None
     if not EARLIEST <= moment < LATEST:
-        raise InvalidField(field, f"{text!r} lies outside the years 1970 to 2199")
+        raise InvalidField(field, f"{quoted(text)} lies outside the years 1970 to 2199")
     return whole_milliseconds(moment)
 
 
@@ -49,12 +49,12 @@ def parse_duration(text: str, field: str) -> timedelta:
     if not match or not any(match.groups()):
         hint = "years and months have no fixed length, use a cron expression" if _has_calendar_parts(text) else ""
         problem = hint or "write it like PT15M, PT1H30M or P1D"
-        raise InvalidField(field, f"{text!r} is not an ISO 8601 duration; {problem}")
+        raise InvalidField(field, f"{quoted(text)} is not an ISO 8601 duration; {problem}")
     parts = {unit: float((value or "0").replace(",", ".")) for unit, value in match.groupdict().items()}
     try:
         return timedelta(**parts)
     except OverflowError:
-        raise InvalidField(field, f"{text!r} is too long") from None
+        raise InvalidField(field, f"{quoted(text)} is too long") from None
 
 
 def _has_calendar_parts(text: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from rota.model.cron import Cron
-from rota.model.errors import InvalidField, InvalidSchedule
+from rota.model.errors import InvalidField, InvalidSchedule, quoted
 from rota.model.instants import (
     LATEST,
     looks_like_instant,
@@ -146,14 +146,14 @@ def _typed(kind: str, expression: str, time_zone: str | None) -> Every | ByCron 
             _parsed(expression)
             return ByCron(expression, known_zone(time_zone or "UTC"))
         case _:
-            raise InvalidSchedule("schedule.type", f"{kind!r} is not one of CRON, DATE, INTERVAL, NOW")
+            raise InvalidSchedule("schedule.type", f"{quoted(kind)} is not one of CRON, DATE, INTERVAL, NOW")
 
 
 def _every(text: str) -> Every:
     interval = parse_duration(text, "schedule")
     interval = timedelta(milliseconds=interval // timedelta(milliseconds=1))
     if interval < SHORTEST_INTERVAL:
-        raise InvalidSchedule("schedule", f"{text!r} is shorter than the shortest interval, PT1S")
+        raise InvalidSchedule("schedule", f"{quoted(text)} is shorter than the shortest interval, PT1S")
     return Every(interval)
 
 
@@ -165,7 +165,7 @@ def _without_zone(time_zone: str | None, when: _When) -> _When:
 
 def known_zone(name: str) -> str:
     if name not in _zones():
-        raise InvalidField("time_zone", f"{name!r} is not an IANA time zone; write it like Europe/Berlin")
+        raise InvalidField("time_zone", f"{quoted(name)} is not an IANA time zone; write it like Europe/Berlin")
     return name
 
 

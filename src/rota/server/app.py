@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
-from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,7 +23,7 @@ from rota.api import (
     RedriveView,
     WorkersView,
 )
-from rota.model.errors import RotaError, StoreUnavailable, Unauthenticated
+from rota.model.errors import RotaError, StoreError, StoreUnavailable, Unauthenticated
 from rota.model.keys import Principal, Scope
 from rota.server import executions, jobs, work
 from rota.server.auth import Authenticator
@@ -106,11 +105,19 @@ ENDPOINTS = [
 ]  # fmt: skip
 
 
-class Services(Struct, frozen=True):
+class Services:
     """What handlers share."""
 
-    submitter: Submitter
-    hints: Hints
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._secret: bytes | None = None
+        self.submitter = Submitter(store)
+        self.hints = Hints()
+
+    async def claim_secret(self) -> bytes:
+        if self._secret is None:
+            self._secret = await self._store.secret()
+        return self._secret
 
 
 NOBODY = Principal("", frozenset())
@@ -118,7 +125,7 @@ NOBODY = Principal("", frozenset())
 
 def create_app(store: Store) -> Starlette:
     authenticator = Authenticator(store)
-    services = Services(Submitter(store), Hints())
+    services = Services(store)
 
     def route(path: str, endpoints: list[Endpoint]) -> Route:
         by_method = {endpoint.method: endpoint for endpoint in endpoints}
@@ -160,6 +167,8 @@ def _guarded(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         try:
             return await handle(request)
         except RotaError as error:
+            if isinstance(error, StoreError):
+                log.error("request failed method=%s path=%s error=%s", request.method, request.url.path, error)
             return _problem(problem_of(error), error)
         except ClientDisconnect:
             return Response(status_code=499)

@@ -14,7 +14,8 @@ from rota.model.instants import parse_duration
 from rota.model.job import Overlap
 from rota.model.schedule import ScheduleText
 
-NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f]+$"
+# Ends with "nothing follows": `$` alone would let a line break through.
+NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f]+(?![\s\S])"
 MOST_JOBS = 10_000
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
@@ -52,7 +53,7 @@ class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     schedule: Schedule | None = None
     parameters: JsonObject = {}
     user_id: Name | None = None
-    scheduler: Annotated[str, Meta(description="Another name for user_id.")] | None = None
+    scheduler: Annotated[Name, Meta(description="Another name for user_id.")] | None = None
     execution_start_time: Instant | None = None
     execution_end_time: Instant | None = None
     time_zone: Annotated[str, Meta(description="IANA name, for cron expressions.")] | None = None
@@ -88,8 +89,8 @@ class RedriveBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Either the ids of the executions, or a filter; an empty filter is every dead letter you may see."""
 
     executions: Annotated[list[str], Meta(max_length=1000)] | None = None
-    user_id: str | None = None
-    task_id: str | None = None
+    user_id: Name | None = None
+    task_id: Name | None = None
 
 
 def definition_of(body: JobBody, user_id: str) -> Definition:

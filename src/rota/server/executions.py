@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from rota.api import ExecutionDetail, ExecutionsView, RedriveView, RefusedView, WorkersView
-from rota.model.errors import Conflict, InvalidField, NotFound
+from rota.model.errors import Conflict, InvalidField, NotFound, quoted
 from rota.model.execution import Execution, ExecutionKey, Status, statuses_named
 from rota.model.query import ExecutionFilter, Page, Slice, print_token
 from rota.server.answers import attempt_view, execution_view, worker_view
@@ -50,7 +50,7 @@ def _filter(call: Call, asked: dict[str, str], job_id: UUID | None) -> Execution
 def _statuses(word: str) -> frozenset[Status]:
     statuses = statuses_named(word)
     if not statuses:
-        raise InvalidField("status", f"{word!r} is not a status; there are {', '.join([*Status, 'PENDING'])}")
+        raise InvalidField("status", f"{quoted(word)} is not a status; there are {', '.join([*Status, 'PENDING'])}")
     return statuses
 
 
@@ -99,6 +99,8 @@ async def dead_letters(call: Call) -> Response:
 
 async def redrive(call: Call) -> Response:
     body, _ = await call.body(_redrive)
+    if body.executions is not None and (body.user_id is not None or body.task_id is not None):
+        raise InvalidField("executions", "names what to redrive; leave out the filter, or the names")
     keys = await (_named(call, body.executions) if body.executions is not None else _matching(call, body))
     again, refused = await call.store.redrive(keys)
     refusals = [RefusedView(str(refusal.key), refusal.reason) for refusal in refused]
@@ -108,7 +110,8 @@ async def redrive(call: Call) -> Response:
 async def _named(call: Call, ids: list[str]) -> list[ExecutionKey]:
     """Only one's own: another's letter is as unknown as one that never was."""
     keys = [ExecutionKey.parse(text) for text in ids]
-    mine = {e.key for e in await call.store.find_executions(keys) if call.may_see(e.definition.user_id)}
+    found = [*await call.store.find_letters(keys), *await call.store.find_executions(keys)]
+    mine = {execution.key for execution in found if call.may_see(execution.definition.user_id)}
     for key in keys:
         if key not in mine:
             raise NotFound("dead letter", str(key))

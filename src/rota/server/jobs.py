@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
@@ -11,15 +11,16 @@ from msgspec import UNSET
 from starlette.responses import Response
 
 from rota.api import JobsView
-from rota.model.errors import Conflict, InvalidField, InvalidSchedule, NotFound
+from rota.model.errors import Conflict, InvalidField, InvalidSchedule, NotFound, quoted
 from rota.model.execution import Status, statuses_named
 from rota.model.instants import parse_instant, whole_milliseconds
 from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, new_job_id
+from rota.model.policy import Unplanned, plan_for
 from rota.model.query import MOST_PER_PAGE, JobFilter, Page, parse_token, print_token
-from rota.model.schedule import Recurring, ScheduleText, parse_when, schedule_text
+from rota.model.schedule import ByCron, Recurring, ScheduleText, parse_when, schedule_text
 from rota.server.answers import execution_view, job_view
 from rota.server.bodies import BatchBody, JobBody, JobPatch, definition_of, patched
-from rota.server.http import MANY, Call, answer, storable
+from rota.server.http import MANY, Call, answer
 from rota.store.protocol import Accepted, KeyReused, OneShotChange, RecurringChange, Replayed, Submission
 
 LIST = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "page_token")
@@ -43,12 +44,16 @@ async def create_many(call: Call) -> Response:
 
 
 async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody) -> tuple[list[Job], int]:
-    shards = await call.store.shards()
-    needs_time = any(body.schedule is not None for body in bodies)
-    now = await call.store.now() if needs_time else None
-    many = len(bodies) > 1 or isinstance(whole, BatchBody)
-    jobs = [_new_job(call, body, shards, now, f"jobs[{place}]" if many else "") for place, body in enumerate(bodies)]
-    match await call.services.submitter.submit(Submission(jobs, _key(call, whole))):
+    key = _key(call, whole)
+    try:
+        jobs = await _new_jobs(call, bodies, many=isinstance(whole, BatchBody))
+    except InvalidField:
+        # A repetition may come so late that its schedule lies in the past; it still means the first job.
+        again = await call.store.replay(_owner(call, bodies[0]), key) if key else None
+        if again is None:
+            raise
+        return await call.store.find_jobs(again), 200
+    match await call.services.submitter.submit(Submission(jobs, key)):
         case Accepted(stored):
             return stored, 201
         case Replayed(job_ids):
@@ -58,6 +63,14 @@ async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody)
     raise AssertionError("a submission has one of three receipts")
 
 
+async def _new_jobs(call: Call, bodies: list[JobBody], *, many: bool) -> list[NewJob]:
+    shards = await call.store.shards()
+    # Most jobs are due at once, and then the time is the database's business alone.
+    timed = any(body.schedule is not None or body.execution_end_time is not None for body in bodies)
+    now = await call.store.now() if timed else None
+    return [_new_job(call, body, shards, now, f"jobs[{n}]" if many else "") for n, body in enumerate(bodies)]
+
+
 def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place: str) -> NewJob:
     try:
         definition = definition_of(body, _owner(call, body))
@@ -65,6 +78,8 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
             body.schedule, start=body.execution_start_time, end=body.execution_end_time, time_zone=body.time_zone
         )
         if not isinstance(when, Recurring):
+            if when is None and now is not None and body.execution_end_time is not None:
+                _not_over(body.execution_end_time, now)
             return NewJob(id=new_job_id(shards), definition=definition, fires_at=when)
         assert now is not None, "a recurring job has a schedule"
         recurring = when.anchored(now)
@@ -79,6 +94,11 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
         raise InvalidField(f"{place}.{error.field}".lstrip("."), error.problem) from None
 
 
+def _not_over(end: str, now: datetime) -> None:
+    if parse_instant(end, "execution_end_time") < now:
+        raise InvalidField("execution_end_time", "has passed, so the job could never run; choose a later one")
+
+
 def _first(recurring: Recurring, after: datetime) -> datetime:
     fires_at = recurring.after(after)
     if fires_at is None:
@@ -90,10 +110,6 @@ def _owner(call: Call, body: JobBody) -> str:
     if body.user_id is not None and body.scheduler is not None and body.user_id != body.scheduler:
         raise InvalidField("scheduler", "is another name of user_id, and the two differ; send one of them")
     named = body.user_id if body.user_id is not None else body.scheduler
-    if named is not None:
-        storable(named, "user_id")
-        if not named or len(named) > 200:
-            raise InvalidField("scheduler", "must have 1 to 200 characters")
     field = "user_id" if body.user_id is not None else "scheduler"
     return call.user_asked_for(named, field) or call.principal.user_id
 
@@ -131,7 +147,7 @@ def _statuses(word: str | None) -> tuple[frozenset[Status] | None, frozenset[Job
     job_statuses = frozenset({JobStatus(word.upper())} if word.upper() in JobStatus.__members__ else ())
     if not statuses and not job_statuses:
         names = ", ".join(dict.fromkeys([*map(str, Status), *map(str, JobStatus), "PENDING"]))
-        raise InvalidField("status", f"{word!r} is not a status; there are {names}")
+        raise InvalidField("status", f"{quoted(word)} is not a status; there are {names}")
     return statuses, job_statuses
 
 
@@ -165,7 +181,8 @@ async def _found(call: Call, job_id: UUID) -> Job:
 
 async def cancel(call: Call) -> Response:
     job = await job_of(call)
-    if job.status in (Status.COMPLETED, Status.FAILED, JobStatus.FINISHED):
+    over = job.status is JobStatus.FINISHED and not job.planned and job.begun_at is None
+    if over or job.status in (Status.COMPLETED, Status.FAILED):
         raise Conflict(f"The job is {job.status} and cannot be cancelled any more.")
     await call.store.cancel_jobs([job.id])
     return answer(job_view(await _found(call, job.id)))
@@ -218,6 +235,10 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
         raise Conflict("The job is CANCELLED; submit it anew.")
     now = await call.store.now()
     schedule = _new_schedule(job, patch).anchored(now)
+    if job.cursor is not None and job.cursor <= now:
+        # What is due by the old schedule is settled by it first, whoever was to plan it.
+        await _settle(call, job, now)
+        return False
     accounted_to = max(now, job.begun_at) if job.begun_at else now
     return await call.store.change_recurring(
         RecurringChange(
@@ -233,18 +254,32 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
     )
 
 
+async def _settle(call: Call, job: Job, now: datetime) -> None:
+    assert job.cursor is not None and job.schedule is not None
+    due = Unplanned(
+        id=job.id,
+        revision=job.revision,
+        next_fires_at=job.cursor,
+        schedule=job.schedule,
+        overlap=job.overlap or Overlap.SKIP,
+        has_open=bool(job.planned) or job.begun_at is not None,
+    )
+    if plan := plan_for(due, now=now, horizon=timedelta(0)):
+        await call.store.plan([plan])
+
+
 def _new_schedule(job: Job, patch: JobPatch) -> Recurring:
     old = job.schedule
     assert old is not None
     text: str | ScheduleText = schedule_text(old) if patch.schedule is UNSET else patch.schedule
-    if isinstance(text, ScheduleText) and patch.time_zone is not UNSET:
-        text = ScheduleText(text.type, text.expression, patch.time_zone)
-    when = parse_when(
-        text,
-        start=None if patch.execution_start_time is UNSET else patch.execution_start_time,
-        end=None if patch.execution_end_time is UNSET else patch.execution_end_time,
-        time_zone=patch.time_zone or None,
-    )
+    zone = patch.time_zone or None
+    if isinstance(text, ScheduleText) and zone is not None:
+        text = ScheduleText(text.type, text.expression, zone)
+    start, end = patch.execution_start_time or None, patch.execution_end_time or None
+    when = parse_when(text, start=start, end=end, time_zone=zone)
+    if isinstance(when, Recurring) and isinstance(when.rhythm, ByCron) and isinstance(old.rhythm, ByCron):
+        named = zone or (text.time_zone if isinstance(text, ScheduleText) else None)
+        when = Recurring(ByCron(when.rhythm.expression, named or old.rhythm.time_zone), when.starts_at, when.ends_at)
     if not isinstance(when, Recurring):
         raise InvalidField("schedule", "a recurring job cannot become one-shot; cancel it and submit a new one")
     return Recurring(

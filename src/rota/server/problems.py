@@ -41,7 +41,16 @@ def problem_of(error: errors.RotaError) -> Problem:
     if isinstance(error, Malformed):
         status = 400
     field = error.field if isinstance(error, errors.InvalidField) else None
-    return Problem(title=title, status=status, detail=str(error), field=field)
+    return Problem(title=title, status=status, detail=_detail(error), field=field)
+
+
+def _detail(error: errors.RotaError) -> str:
+    """What the database says may hold other people's data, so it stays here and in the log."""
+    if isinstance(error, errors.StoreUnavailable):
+        return "The database does not answer just now; what was asked may or may not have happened. Try again."
+    if isinstance(error, errors.StoreError):
+        return "It is our fault, and it has been logged."
+    return str(error)
 
 
 def invalid_body(error: Exception) -> errors.Invalid:

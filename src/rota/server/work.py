@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hmac
 import secrets
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from rota.server.bodies import Name
 from rota.server.http import MANY, Call, answer
 
 POLL = 0.2
+SIGNATURE = 16
 MOST_ERROR = 8192
 _Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 _LeaseId = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -108,7 +110,8 @@ async def claim(call: Call) -> Response:
     if body.give_back:
         await call.store.give_back(body.worker_id, body.give_back)
     handout = await _claim_within(call, body)
-    executions = [_claimed_out(claimed) for claimed in handout.executions]
+    secret = await call.services.claim_secret()
+    executions = [_claimed_out(claimed, secret) for claimed in handout.executions]
     return answer(ClaimOut(executions, _texts(handout.cancelled), LEASE.total_seconds()))
 
 
@@ -137,13 +140,17 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
                 lookahead=LOOKAHEAD,
                 lease_id=lease_id,
             )
+            if await call.request.is_disconnected():
+                # Nobody hears the answer, so what it brings is given back at once.
+                await call.store.give_back(body.worker_id, [lease_id])
+                return Handout([], [])
             left = deadline - loop.time()
-            if handout.executions or handout.cancelled or left <= 0 or await call.request.is_disconnected():
+            if handout.executions or handout.cancelled or left <= 0:
                 return handout
             await pause(min(POLL, left), wake)
 
 
-def _claimed_out(claimed: Claimed) -> ClaimedOut:
+def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
     return ClaimedOut(
         id=str(claimed.key),
         task_id=claimed.task_id,
@@ -153,21 +160,29 @@ def _claimed_out(claimed: Claimed) -> ClaimedOut:
         fires_at=print_instant(claimed.fires_at),
         due_in=max(0.0, claimed.due_in),
         timeout=policy_of(claimed.policy).timeout,
-        claim=_claim_text(claimed),
+        claim=_claim_text(claimed, secret),
     )
 
 
-def _claim_text(claimed: Claimed) -> str:
-    """All that the ending needs, so that nobody has to look it up: the worker sends it back as it is."""
-    slim = msgspec.structs.replace(claimed, parameters="")
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(slim)).decode()
+def _claim_text(claimed: Claimed, secret: bytes) -> str:
+    """All that the ending needs, signed, so that nobody has to look it up: the worker sends it back as it is."""
+    slim = msgspec.msgpack.encode(msgspec.structs.replace(claimed, parameters=""))
+    return base64.urlsafe_b64encode(_signature(slim, secret) + slim).decode()
 
 
-def _claim_in(text: str, place: int) -> Claimed:
+def _claim_in(text: str, place: int, secret: bytes) -> Claimed:
     try:
-        return _token.decode(base64.urlsafe_b64decode(text))
-    except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise InvalidField(f"endings[{place}].claim", "is not the text that came with an execution") from None
+        signed = base64.urlsafe_b64decode(text.encode("ascii"))
+    except (binascii.Error, ValueError):
+        signed = b""
+    signature, slim = signed[:SIGNATURE], signed[SIGNATURE:]
+    if not hmac.compare_digest(signature, _signature(slim, secret)):
+        raise InvalidField(f"endings[{place}].claim", "is not the text that came with an execution")
+    return _token.decode(slim)
+
+
+def _signature(slim: bytes, secret: bytes) -> bytes:
+    return hmac.digest(secret, slim, "sha256")[:SIGNATURE]
 
 
 async def renew(call: Call) -> Response:
@@ -181,19 +196,16 @@ async def renew(call: Call) -> Response:
 
 async def finish(call: Call) -> Response:
     body, _ = await call.body(_finish, MANY)
+    secret = await call.services.claim_secret()
+    claims = [_claim_in(ending.claim, place, secret) for place, ending in enumerate(body.endings)]
     endings = [
-        ending_for(
-            _claim_in(ending.claim, place),
-            _outcome(ending, place),
-            worker_id=body.worker_id,
-            started_ago=ending.started_ago,
-        )
-        for place, ending in enumerate(body.endings)
+        ending_for(claimed, _outcome(told, claimed, place), worker_id=body.worker_id, started_ago=told.started_ago)
+        for place, (told, claimed) in enumerate(zip(body.endings, claims, strict=True))
     ]
     return answer(FinishOut([str(ending.key) for ending in await call.store.finish(endings)]))
 
 
-def _outcome(ending: EndingBody, place: int) -> Outcome:
+def _outcome(ending: EndingBody, claimed: Claimed, place: int) -> Outcome:
     if "\0" in ending.error:
         raise InvalidField(f"endings[{place}].error", "contains a NUL character; remove it")
     match ending.outcome:
@@ -202,7 +214,7 @@ def _outcome(ending: EndingBody, place: int) -> Outcome:
         case "failed":
             return Raised(ending.error, ending.retry_after, ending.final)
         case "timed_out":
-            return TimedOut(policy_of(_claim_in(ending.claim, place).policy).timeout)
+            return TimedOut(policy_of(claimed.policy).timeout)
         case "cancelled":
             return Stopped()
         case "released":

@@ -15,7 +15,7 @@ import msgspec
 from rota.model.definition import Definition, policy_text
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
-from rota.model.job import Job, JobStatus, NewJob, Overlap, bucket_of, one_shot_job, shard_of
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, bucket_of, one_shot_job, shard_of
 from rota.store.postgres.database import Connection, Database, TryAgain
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
@@ -49,6 +49,10 @@ class Jobs:
     async def now(self) -> datetime:
         return await self.db.now()
 
+    async def secret(self) -> bytes:
+        found: bytes = (await self.db.fetch("select secret from cluster"))[0][0]
+        return found
+
     async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]:
         jobs = [job for submission in submissions for job in submission.jobs]
         lanes = await self._lanes_of([job.definition for job in jobs])
@@ -74,6 +78,10 @@ class Jobs:
             settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
             for index, submission in enumerate(submissions)
         ]
+
+    async def replay(self, user_id: str, key: IdempotencyKey) -> list[UUID] | None:
+        rows = await self.db.fetch(SQL.names_taken, [user_id], [key.name])
+        return list(rows[0]["job_ids"]) if rows and rows[0]["digest"] == key.digest else None
 
     async def _store(self, connection: Connection, jobs: list[NewJob], lanes: dict[UUID, int]) -> datetime:
         for shard, batch in _by_shard([job for job in jobs if job.recurring is None]):
@@ -134,7 +142,9 @@ class Jobs:
                     change.overlap,
                     change.next_fires_at,
                 )
-                withdrawn = {row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, change.id)}
+                withdrawn = {
+                    row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, change.id, self.db.time)
+                }
                 if not changed or withdrawn != set(change.withdraws):
                     raise _Outdated
         except _Outdated:
@@ -175,9 +185,11 @@ class Jobs:
         shard = shard_of(job.id)
         try:
             async with self.db.transaction() as connection:
-                await connection.execute(SQL.hold_job, shard, job.id)
+                if not await connection.fetch(SQL.hold_job, shard, job.id):
+                    raise _Outdated
                 if job.overlap is not Overlap.ALLOW:
-                    withdrawn = [row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, job.id)]
+                    rows = await connection.fetch(SQL.withdraw, shard, job.id, self.db.time)
+                    withdrawn = [row["fires_at"] for row in rows]
                     if withdrawn:
                         await connection.execute(SQL.rewind, shard, job.id, min(withdrawn))
                 return await self._run_again(connection, job, fires_at=None)

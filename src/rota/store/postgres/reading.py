@@ -27,6 +27,7 @@ SQL = Queries("reading.sql")
 _schedule = msgspec.json.Decoder(Recurring).decode
 _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 _LATEST = SQL.latest_executions.format(open=SQL.open, ended=SQL.ended)
+_FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
 _FIND = SQL.find_executions.format(open=SQL.open, ended=SQL.ended)
 _Item = TypeVar("_Item")
 
@@ -39,7 +40,7 @@ class Reading:
         found: dict[UUID, Job] = {}
         for shard in {shard_of(job_id) for job_id in job_ids}:
             mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
-            rows = await self.db.look(SQL.recurring_jobs, shard, mine)
+            rows = await self.db.look(SQL.recurring_jobs, shard, mine, self.db.time)
             last = await self._latest(shard, mine)
             found |= {row["id"]: _recurring_job(row, last.get(row["id"])) for row in rows}
             found |= {job_id: one_shot_job(run) for job_id, run in last.items() if not run.recurring}
@@ -57,10 +58,16 @@ class Reading:
         return _slice(jobs, rows, page)
 
     async def find_executions(self, keys: Sequence[ExecutionKey]) -> list[Execution]:
+        return await self._find(_FIND, keys, self.db.time)
+
+    async def find_letters(self, keys: Sequence[ExecutionKey]) -> list[Execution]:
+        return await self._find(_FIND_LETTERS, keys)
+
+    async def _find(self, query: str, keys: Sequence[ExecutionKey], *more: object) -> list[Execution]:
         found: dict[ExecutionKey, Execution] = {}
         for shard in {shard_of(key.job_id) for key in keys}:
             columns = zip(*(key for key in keys if shard_of(key.job_id) == shard), strict=True)
-            rows = await self.db.look(_FIND, shard, *(list(c) for c in columns), self.db.time)
+            rows = await self.db.look(query, shard, *(list(column) for column in columns), *more)
             found |= {execution.key: execution for execution in map(_execution, rows)}
         return [found[key] for key in keys if key in found]
 
@@ -84,7 +91,6 @@ class Reading:
         ]
 
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
-        """Oldest news last; the position is the time of death."""
         rows = await _Listing(None, page).dead_letters(self.db, where)
         return _slice([_execution(row) for row in rows[: page.limit]], rows, page)
 
@@ -111,32 +117,32 @@ class _Listing:
         return await self._fetch(db, [self._open(filters, [False, True]), self._ended(filters, [False, True])])
 
     async def jobs(self, db: Database, where: JobFilter) -> list[asyncpg.Record]:
-        filters = self._common(where.user_id, where.task_id, where)
-        # A job that ran again is listed by its newest run only.
-        newest = [*filters, f"not exists ({SQL.newer_run})"]
-        # Asking for open or ended executions alone leaves recurring jobs out, and the other way round.
-        one_shots = [] if where.statuses == frozenset() else [self._open(newest, [False]), self._ended(newest, [False])]
+        # Asking for statuses of executions alone leaves recurring jobs out, and the other way round.
+        one_shots = [] if where.statuses == frozenset() else self._one_shots(where)
         recurring = [] if where.job_statuses == frozenset() else [self._recurring(where)]
         return await self._fetch(db, [*one_shots, *recurring])
 
-    async def dead_letters(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
-        filters = self._common(where.user_id, where.task_id, where, at="died_at")
-        return await self._fetch(db, [f"({SQL.dead_letters} where {self._all(filters)} {self._order('e.died_at')})"])
+    def _one_shots(self, where: JobFilter) -> list[str]:
+        # A job that ran again is listed by its newest run only.
+        filters = [*self._common(where.user_id, where.task_id, where), f"not exists ({SQL.newer_run})"]
+        return [self._open(filters, [False]), self._ended(filters, [False])]
 
-    def _common(
-        self, user_id: str | None, task_id: str | None, where: JobFilter | ExecutionFilter, at: str = "fires_at"
-    ) -> list[str]:
+    async def dead_letters(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
+        filters = self._common(where.user_id, where.task_id, where)
+        return await self._fetch(db, [f"({SQL.dead_letters} where {self._all(filters)} {self._order()})"])
+
+    def _common(self, user_id: str | None, task_id: str | None, where: JobFilter | ExecutionFilter) -> list[str]:
         filters = []
         if user_id is not None:
             filters.append(f"e.user_id = {self._bind(user_id)}")
         if task_id is not None:
             filters.append(f"e.task_id = {self._bind(task_id)}")
         if where.start is not None:
-            filters.append(f"e.{at} >= {self._bind(where.start)}::timestamptz")
+            filters.append(f"e.fires_at >= {self._bind(where.start)}::timestamptz")
         if where.end is not None:
-            filters.append(f"e.{at} <= {self._bind(where.end)}::timestamptz")
+            filters.append(f"e.fires_at <= {self._bind(where.end)}::timestamptz")
         if self._page.after is not None:
-            filters.append(f"(e.{at}, e.job_id, e.run) < {self._position(self._page.after)}")
+            filters.append(f"(e.fires_at, e.job_id, e.run) < {self._position(self._page.after)}")
         return filters
 
     def _open(self, filters: list[str], recurring: list[bool]) -> str:
@@ -161,10 +167,13 @@ class _Listing:
             filters.append(f"e.user_id = {self._bind(where.user_id)}")
         if where.task_id is not None:
             filters.append(f"e.task_id = {self._bind(where.task_id)}")
+        # A recurring job belongs to a time in which it may fire, or might have.
         if where.start is not None:
-            filters.append(f"(e.next_fires_at is null or e.next_fires_at >= {self._bind(where.start)}::timestamptz)")
+            ends_at = "(e.schedule::jsonb ->> 'ends_at')::timestamptz"
+            filters.append(f"coalesce({ends_at} >= {self._bind(where.start)}::timestamptz, true)")
         if where.end is not None:
-            filters.append(f"e.created_at <= {self._bind(where.end)}::timestamptz")
+            starts_at = "coalesce((e.schedule::jsonb ->> 'starts_at')::timestamptz, e.created_at)"
+            filters.append(f"{starts_at} <= {self._bind(where.end)}::timestamptz")
         if self._page.after is not None:
             filters.append(f"(e.created_at, e.id, 0) < {self._position(self._page.after)}")
         part = (
@@ -184,8 +193,8 @@ class _Listing:
         at, job_id, run = (self._bind(value) for value in position)
         return f"({at}::timestamptz, {job_id}::uuid, {run}::int)"
 
-    def _order(self, at: str = "e.fires_at") -> str:
-        return f"order by {at} desc, e.job_id desc, e.run desc limit {self._limit()}"
+    def _order(self) -> str:
+        return f"order by e.fires_at desc, e.job_id desc, e.run desc limit {self._limit()}"
 
     def _limit(self) -> str:
         # One more than asked for tells whether there is a next page.

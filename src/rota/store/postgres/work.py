@@ -73,8 +73,10 @@ class Work:
         return keys
 
     async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
-        refused: list[Ending] = []
-        for shard, batch in by_shard(endings):
+        first: dict[ExecutionKey, Ending] = {}
+        # An attempt ends once: of two different endings in one call the first counts.
+        refused = [ending for ending in endings if first.setdefault(ending.key, ending) != ending]
+        for shard, batch in by_shard(first.values()):
             refused += await self._finish(shard, batch)
         return refused
 

@@ -2,7 +2,9 @@
 
 create table cluster (
     -- How many shards new jobs are spread over. Only grows: an id keeps the shard it was made with.
-    shards smallint not null check (shards between 1 and 256)
+    shards smallint not null check (shards between 1 and 256),
+    -- Signs the claims of remote workers.
+    secret bytea not null default sha256((gen_random_uuid()::text || gen_random_uuid()::text)::bytea)
 );
 insert into cluster (shards) values (1);
 
@@ -173,8 +175,8 @@ create table dead_letters (
     primary key (shard, job_id, fires_at, run)
 );
 -- For lists by user, and for lists of everything.
-create index dead_letters_listed on dead_letters (user_id, died_at, job_id, fires_at, run);
-create index dead_letters_all on dead_letters (died_at, job_id, fires_at, run);
+create index dead_letters_listed on dead_letters (user_id, fires_at, job_id, run);
+create index dead_letters_all on dead_letters (fires_at, job_id, run);
 
 -- Names that stand for jobs: idempotency keys.
 create table names (

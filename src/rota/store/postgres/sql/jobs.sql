@@ -98,13 +98,14 @@ where shard = $1
 returning 1;
 
 -- name: withdraw
--- Takes back what was planned and not begun.
+-- Takes back what was planned and lies ahead; what is due will run.
 delete from executions
 where shard = $1
   and job_id = $2
   and run = 0
   and worker_id is null
   and attempt = 0
+  and fires_at > coalesce($3::timestamptz, now())
 returning fires_at;
 
 -- name: change_one_shot
@@ -115,7 +116,8 @@ set task_id = $5,
     lane = $8,
     parameters = $9,
     policy = $10,
-    fires_at = coalesce($11::timestamptz, fires_at),
+    -- Once it was tried, or is a further run, its nominal time is what its past is known by.
+    fires_at = case when attempt = 0 and run = 0 then coalesce($11::timestamptz, fires_at) else fires_at end,
     due_at = coalesce($11::timestamptz, due_at)
 where shard = $1
   and job_id = $2
@@ -201,6 +203,7 @@ update jobs
 set revision = revision + 1
 where shard = $1
   and id = $2
+  and state <> 'CANCELLED'
 returning 1;
 
 -- name: rewind
@@ -285,9 +288,9 @@ again as (
         recurring, exclusive, created_at
     )
     select
-        d.shard, d.job_id, d.fires_at, 1 + (
+        d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
             select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
-        ),
+        )),
         d.lane, asked.at, d.user_id, d.task_id, d.queue, d.priority, d.parameters, d.policy,
         d.recurring, d.exclusive, asked.at
     from letters d

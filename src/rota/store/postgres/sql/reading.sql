@@ -20,7 +20,9 @@ select
         else 'QUEUED'
     end as status,
     e.due_at,
-    case when e.due_at <= (select now from clock) then greatest(e.claimed_at, e.due_at) end as started_at,
+    case
+        when e.worker_id is not null and e.due_at <= (select now from clock) then greatest(e.claimed_at, e.due_at)
+    end as started_at,
     null::timestamptz as finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters, e.policy, e.recurring,
     e.attempt, e.failures, e.worker_id, e.cancel_requested, e.error, null::text as result,
     null::text as skipped_because, null::timestamptz as skipped_to, null::int as skipped_count, e.created_at
@@ -36,7 +38,7 @@ from history e
 
 -- name: dead_letters
 select
-    e.died_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job, 'FAILED' as status, e.fires_at as due_at,
+    e.fires_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job, 'FAILED' as status, e.fires_at as due_at,
     null::timestamptz as started_at, e.died_at as finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters,
     e.policy, e.recurring, e.attempt, e.failures, null::text as worker_id, false as cancel_requested, e.error,
     null::text as result, null::text as skipped_because, null::timestamptz as skipped_to, null::int as skipped_count,
@@ -66,7 +68,7 @@ where n.shard = e.shard
   and (n.fires_at, n.run) > (e.fires_at, e.run)
 
 -- name: recurring_jobs
--- What is already planned is what fires next; the cursor stands behind it.
+-- What is planned and lies ahead is what fires next; the cursor stands behind it. What is due counts as begun.
 select
     j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.overlap,
     j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, p.planned, p.begun_at,
@@ -75,11 +77,12 @@ from jobs j
 cross join lateral (
     select
         coalesce(
-            array_agg(e.fires_at order by e.fires_at) filter (where e.worker_id is null and e.attempt = 0),
+            array_agg(e.fires_at order by e.fires_at) filter (where e.worker_id is null and e.attempt = 0 and ahead),
             array[]::timestamptz[]
         ) as planned,
-        max(e.fires_at) filter (where e.worker_id is not null or e.attempt > 0) as begun_at
+        max(e.fires_at) filter (where not (e.worker_id is null and e.attempt = 0 and ahead)) as begun_at
     from executions e
+    cross join lateral (select e.fires_at > coalesce($3::timestamptz, now()) as ahead) a
     where e.shard = $1
       and e.job_id = j.id
       and e.run = 0
@@ -127,6 +130,17 @@ cross join lateral (
       and e.run = t.run
     union all
     {ended}
+    where e.shard = $1
+      and e.job_id = t.job_id
+      and e.fires_at = t.fires_at
+      and e.run = t.run
+) l;
+
+-- name: find_letters
+select l.*
+from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
+cross join lateral (
+    {letters}
     where e.shard = $1
       and e.job_id = t.job_id
       and e.fires_at = t.fires_at
