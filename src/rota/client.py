@@ -9,10 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from urllib.parse import quote
 from uuid import uuid4
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from rota.api import ExecutionDetail, ExecutionsView, ExecutionView, JobsView, JobView, RedriveView, WorkersView
 from rota.model.errors import RotaError
@@ -91,7 +93,7 @@ class AsyncClient:
         return (await self._send("POST", "/jobs/batch", JobsView, body=body, key=key)).jobs
 
     async def get(self, job_id: str) -> JobView:
-        return await self._send("GET", f"/jobs/{job_id}", JobView)
+        return await self._send("GET", _named("/jobs", job_id), JobView)
 
     async def list(self, /, *, limit: int = 50, page_token: str | None = None, **where: Any) -> JobsView:
         """A page of jobs; its `next_page_token` leads to the next."""
@@ -102,13 +104,13 @@ class AsyncClient:
         return await self._send("GET", "/executions", ExecutionsView, query=query)
 
     async def execution(self, execution_id: str) -> ExecutionDetail:
-        return await self._send("GET", f"/executions/{execution_id}", ExecutionDetail)
+        return await self._send("GET", _named("/executions", execution_id), ExecutionDetail)
 
     async def cancel(self, job_id: str) -> JobView:
-        return await self._send("DELETE", f"/jobs/{job_id}", JobView)
+        return await self._send("DELETE", _named("/jobs", job_id), JobView)
 
     async def cancel_execution(self, execution_id: str) -> ExecutionView:
-        return await self._send("POST", f"/executions/{execution_id}/cancel", ExecutionView)
+        return await self._send("POST", _named("/executions", execution_id, "/cancel"), ExecutionView)
 
     async def reschedule(
         self,
@@ -123,10 +125,10 @@ class AsyncClient:
     ) -> JobView:
         """Another schedule, or other parameters, priority and so on: only what is named changes."""
         body = changes | schedule_body(at=at, every=every, cron=cron, tz=tz)
-        return await self._send("PATCH", f"/jobs/{job_id}", JobView, body=body)
+        return await self._send("PATCH", _named("/jobs", job_id), JobView, body=body)
 
     async def run(self, job_id: str) -> ExecutionView:
-        return await self._send("POST", f"/jobs/{job_id}/run", ExecutionView)
+        return await self._send("POST", _named("/jobs", job_id, "/run"), ExecutionView)
 
     async def dead_letters(self, /, *, limit: int = 50, page_token: str | None = None, **where: Any) -> ExecutionsView:
         query = where | {"limit": limit, "page_token": page_token}
@@ -182,18 +184,23 @@ class AsyncClient:
         key: str | None,
     ) -> _View:
         headers = {"Idempotency-Key": key} if key else {}
-        params = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        params = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         payload = None if body is None else msgspec.json.encode(body)
         try:
-            async with self._opened().request(method, path, data=payload, params=params, headers=headers) as response:
+            async with self._opened().request(
+                method, URL(path, encoded=True), data=payload, params=params, headers=headers
+            ) as response:
                 content = await response.read()
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
             raise ServerUnreachable(
                 f"There is no Rota server at {self._url}: {error or type(error).__name__}"
             ) from None
-        if response.status < 400:
+        if response.status >= 400:
+            raise _refusal(response.status, content)
+        try:
             return msgspec.json.decode(content, type=view)
-        raise _refusal(response.status, content)
+        except msgspec.MsgspecError:
+            raise ServerUnreachable(f"What answers at {self._url} is not a Rota server of this version.") from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -230,6 +237,17 @@ def schedule_body(*, at: datetime | str | None, every: str | None, cron: str | N
         expression = text.isoformat() if isinstance(text, datetime) else text
         body["schedule"] = {"type": kind, "expression": expression}
     return body
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _named(collection: str, name: str, verb: str = "") -> str:
+    """The address of one thing; whatever was given as its id stays one part of the path."""
+    if not name:
+        raise RequestRefused(404, f"There is nothing without an id in {collection}.")
+    return f"{collection}/{quote(name, safe='')}{verb}"
 
 
 def _refusal(status: int, content: bytes) -> RotaError:

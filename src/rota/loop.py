@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 log = logging.getLogger(__name__)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def uptime() -> float:
+    """Seconds that go on while the machine sleeps, as a lease does; the same in all processes of the machine."""
+    return time.clock_gettime(_CLOCK)
 
 
 async def repeat(

@@ -157,3 +157,21 @@ async def test_a_running_job_is_cancelled(dsn: str, live: PostgresStore, tmp_pat
         [after] = await eventually(lambda: all_ended(live))
 
     assert after.status is Status.CANCELLED
+
+
+async def test_a_crash_hurts_only_the_job_that_crashes(dsn: str, live: PostgresStore, tmp_path: Path) -> None:
+    file = msgspec.json.encode({"file": str(tmp_path / "notes")}).decode()
+    async with a_rota("worker", APP, "--database", dsn, "--children", "1"):
+        innocent = [a_job("begin_and_wait_for", parameters=waiting_job(tmp_path)) for _ in range(4)]
+        await submit(live, *innocent)
+        await eventually(lambda: begun(tmp_path, 4))
+        guilty = a_job("crash", parameters=file)
+        await submit(live, guilty)
+        # Each suspect runs again alone, so it is the sign that lets them end one after the other.
+        (tmp_path / "sign").touch()
+        after = await eventually(lambda: all_ended(live))
+
+    by_job = {e.job_id: e for e in after}
+    assert by_job.pop(guilty.id).status is Status.FAILED
+    assert {e.status for e in by_job.values()} == {Status.COMPLETED}
+    assert len(by_job) == 4

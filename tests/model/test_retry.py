@@ -17,6 +17,7 @@ from rota.model.execution import Claimed, Ending, Verdict
 from rota.model.retry import (
     MAX_CRASHES,
     MAX_LAPSES,
+    SUSPECT,
     Crashed,
     Done,
     HandedBack,
@@ -250,15 +251,16 @@ def test_whatever_happens_the_counters_say_what_happened(story: list[Outcome]) -
         happened[type(outcome).__name__] += 1
         failures = happened["Raised"] + happened["TimedOut"]
 
+        crashes = happened["Crashed"]
         assert (ending.failures, ending.crashes, ending.lapses) == (
             failures,
-            happened["Crashed"],
+            SUSPECT + crashes if crashes else 0,
             happened["LeaseLapsed"],
         )
         if ending.verdict is Verdict.FAILED:
-            assert failures == 6 or ending.crashes == MAX_CRASHES or ending.lapses == MAX_LAPSES
+            assert failures == 6 or crashes == MAX_CRASHES or ending.lapses == MAX_LAPSES
             return
-        assert failures <= 5 and ending.crashes < MAX_CRASHES and ending.lapses < MAX_LAPSES
+        assert failures <= 5 and crashes < MAX_CRASHES and ending.lapses < MAX_LAPSES
         claimed = tried_again(claimed, ending)
 
 
@@ -319,3 +321,11 @@ def test_a_policy_reads_as_it_was_written(policy: Policy) -> None:
 
 def test_the_default_policy_takes_no_room() -> None:
     assert policy_text(Policy()) is None
+
+
+def test_a_crash_in_company_only_makes_suspects() -> None:
+    claimed = an_attempt()
+    for _ in range(10):
+        ending = after(claimed, Crashed("signal 9", alone=False))
+        assert (ending.verdict, ending.crashes) == (Verdict.RETRY, SUSPECT)
+        claimed = tried_again(claimed, ending)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from rota.model.execution import Status
+from rota.model.execution import ExecutionKey, Status
+from rota.model.job import Job
 from rota.model.retry import Raised
 from rota.scheduler.planner import Planner
 from rota.store.postgres.engine import PostgresStore
-from tests.server.calls import Caller
+from tests.server.calls import USER, Caller, a_caller, a_rota_server
 from tests.support.clock import FakeClock
 from tests.support.jobs import a_worker, claim, ended, executions
 
@@ -390,6 +392,20 @@ async def test_the_last_firing_of_a_job_can_be_cancelled_while_it_waits(
     assert await claim(store) == []
 
 
+async def test_a_cancellation_and_a_claim_at_once_agree(ann: Caller, store: PostgresStore) -> None:
+    jobs = [await ann.submit() for _ in range(10)]
+
+    claiming = asyncio.create_task(claim(store, limit=5))
+    answers = await asyncio.gather(*(ann.delete(f"/jobs/{job['id']}") for job in jobs))
+
+    claimed = {str(each.job_id) for each in await claiming}
+    for answer in answers:
+        job = answer.ok()
+        assert (job["status"], job["last_execution"]["cancel_requested"]) == (
+            ("RUNNING", True) if job["id"] in claimed else ("CANCELLED", False)
+        )
+
+
 # Once more
 
 
@@ -472,3 +488,38 @@ async def test_asked_to_run_many_times_at_once_it_runs_once(ann: Caller, store: 
 
     assert {answer.status for answer in answers} <= {201, 409}
     assert len(await claim(store)) == 1
+
+
+class LateRunner(PostgresStore):
+    """Somebody cancels the job between the look at it and its run."""
+
+    async def run_now(self, job: Job) -> ExecutionKey | None:
+        await self.cancel_jobs([job.id])
+        return await super().run_now(job)
+
+
+@pytest.mark.parametrize("schedule", [FEBRUARY, "PT1H"])
+async def test_a_job_cancelled_at_the_same_moment_does_not_run(dsn: str, clock: FakeClock, schedule: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = await LateRunner.open(dsn, clock=clock)
+        stack.push_async_callback(store.aclose)
+        _, secret = await store.create_key("ann", USER)
+        url = await stack.enter_async_context(a_rota_server(store))
+        ann = await stack.enter_async_context(a_caller(url, secret))
+        job = await ann.submit(schedule=schedule)
+
+        assert (await ann.post(f"/jobs/{job['id']}/run")).refused(409)
+
+        assert await claim(store) == []
+
+
+async def test_a_change_and_a_claim_at_once_never_both_win(ann: Caller, store: PostgresStore) -> None:
+    jobs = [await ann.submit() for _ in range(10)]
+
+    claiming = asyncio.create_task(claim(store, limit=5))
+    answers = await asyncio.gather(*(ann.patch(f"/jobs/{job['id']}", {"schedule": FEBRUARY}) for job in jobs))
+
+    claimed = {str(each.job_id) for each in await claiming}
+    moved = {job["id"] for job, answer in zip(jobs, answers, strict=True) if answer.status == 200}
+    assert claimed.isdisjoint(moved)
+    assert claimed | moved == {job["id"] for job in jobs}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from rota.model.execution import Status
@@ -75,3 +76,34 @@ async def test_cancelling_what_has_ended_changes_nothing(store: PostgresStore) -
     await store.cancel_executions([claimed.key])
 
     assert [e.status for e in await executions(store)] == [Status.COMPLETED]
+
+
+async def test_a_cancellation_is_not_lost_between_an_ending_and_the_next_try(store: PostgresStore) -> None:
+    for _ in range(20):
+        [job] = await submit(store, a_job())
+        [claimed] = await claim(store)
+        await asyncio.gather(store.finish([ended(claimed, Raised("again"))]), store.cancel_jobs([job.id]))
+        [found] = await store.find_jobs([job.id])
+        assert found.status is Status.CANCELLED
+
+
+async def test_a_cancellation_is_not_lost_on_a_claim(store: PostgresStore) -> None:
+    for _ in range(20):
+        [job] = await submit(store, a_job())
+        assert job.last_execution is not None
+        key = job.last_execution.key
+        claimed, _ = await asyncio.gather(claim(store), store.cancel_executions([key]))
+        assert (await store.renew(ALICE)).cancelled == [c.key for c in claimed]
+        await store.finish([ended(c, Stopped()) for c in claimed])
+        [found] = await store.find_jobs([job.id])
+        assert found.status is Status.CANCELLED
+
+
+async def test_what_is_given_back_after_its_cancellation_ends(store: PostgresStore) -> None:
+    [job] = await submit(store, a_job())
+    await claim(store, lease_id=5)
+    await store.cancel_jobs([job.id])
+
+    await store.give_back(ALICE, [5])
+
+    assert [e.status for e in await executions(store)] == [Status.CANCELLED]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
 
@@ -169,6 +171,44 @@ async def test_many_endings_of_all_kinds_in_one_call(store: PostgresStore) -> No
     assert {s: statuses.count(s) for s in set(statuses)} == {
         Status.COMPLETED: 25, Status.FAILED: 25, Status.QUEUED: 25, Status.CANCELLED: 25,
     }  # fmt: skip
+
+
+async def test_endings_of_two_attempts_of_one_execution_travel_together(store: PostgresStore) -> None:
+    await submit(store, a_job())
+    [first] = await claim(store)
+    told = ended(first, HandedBack())
+    await store.finish([told])
+    [second] = await claim(store)
+
+    refused = await store.finish([told, ended(second)])
+
+    assert [r.attempt for r in refused] in ([], [1])
+    assert [e.status for e in await executions(store)] == [Status.COMPLETED]
+
+
+async def test_of_two_different_endings_of_one_attempt_the_first_counts(store: PostgresStore) -> None:
+    await submit(store, a_job())
+    [claimed] = await claim(store)
+
+    refused = await store.finish([ended(claimed, Done("1")), ended(claimed, Raised("no", final=True))])
+
+    assert [r.verdict for r in refused] == [Verdict.FAILED]
+    assert [e.status for e in await executions(store)] == [Status.COMPLETED]
+
+
+async def test_an_ending_is_not_refused_because_others_touch_its_row(store: PostgresStore) -> None:
+    jobs = await submit(store, *(a_job() for _ in range(30)))
+    claimed = await claim(store)
+
+    async def fidget() -> None:
+        for _ in range(5):
+            await store.cancel_executions([c.key for c in claimed])
+            await store.cancel_jobs([job.id for job in jobs])
+
+    *_, refused = await asyncio.gather(*(fidget() for _ in range(4)), store.finish([ended(c) for c in claimed]))
+
+    assert refused == []
+    assert (await store.db.fetch("select count(*) from executions"))[0][0] == 0
 
 
 async def _rows(store: PostgresStore) -> list[list[asyncpg.Record]]:

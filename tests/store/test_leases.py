@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from rota.model.execution import Status
 from rota.scheduler.reaper import Reaper
 from rota.store.postgres.engine import PostgresStore
@@ -86,3 +88,38 @@ async def test_a_retired_worker_may_not_renew(store: PostgresStore) -> None:
     assert not (await store.renew(ALICE)).alive
     [worker] = await store.workers()
     assert worker.state == "STOPPED"
+
+
+async def test_strangers_claim_nothing(store: PostgresStore) -> None:
+    await submit(store, a_job())
+
+    handout = await store.claim(
+        "w-stranger", queues=["default"], tasks=["echo"], limit=1, lookahead=timedelta(0), lease_id=1
+    )
+
+    assert handout.executions == []
+
+
+async def test_what_a_dead_worker_holds_is_never_forgotten(store: PostgresStore, clock: FakeClock) -> None:
+    await submit(store, a_job())
+    await claim(store)
+    clock.advance(seconds=16)
+    await store.bury()
+    clock.advance(days=10)
+    await store.maintain(keep=timedelta(days=30))
+
+    assert await Reaper(store, hold_off=0).step() == 1
+    await store.maintain(keep=timedelta(days=30))
+    assert await store.workers() == []
+
+
+async def test_a_worker_can_ask_what_it_is_believed_to_hold(store: PostgresStore, clock: FakeClock) -> None:
+    await submit(store, a_job(), a_job())
+    [old] = await claim(store, limit=1)
+    clock.advance(seconds=61)
+    await claim(store, limit=1)
+
+    held = await store.held(ALICE, older_than=timedelta(seconds=60))
+
+    assert [h.key for h in held] == [old.key]
+    assert await store.finish([ended(held[0])]) == []

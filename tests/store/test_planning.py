@@ -193,3 +193,48 @@ async def test_a_manual_run_takes_the_place_of_what_was_planned(store: PostgresS
     clock.advance(seconds=3)
     [on_time] = await claim(store)
     assert (on_time.fires_at, on_time.run) == (job.next_fires_at, 0)
+
+
+async def test_a_job_that_cannot_be_read_does_not_keep_the_others_waiting(
+    store: PostgresStore, clock: FakeClock
+) -> None:
+    broken = await submit(store, *(a_recurring_job("PT1S", clock.moment) for _ in range(3)))
+    await submit(store, a_recurring_job("PT2S", clock.moment))
+    values = [("schedule", "{}"), ("overlap", "some day"), ("schedule", BAD_ZONE)]
+    for job, (column, value) in zip(broken, values, strict=True):
+        await store.db.fetch(f"update jobs set {column} = $2 where id = $1", job.id, value)
+    clock.advance(seconds=2)
+
+    assert await Planner(store).step() == 1
+
+
+BAD_ZONE = '{"rhythm": {"type": "CRON", "expression": "* * * * *", "time_zone": "Mars/Olympus"}}'
+
+
+async def test_a_job_that_allowed_overlap_waits_for_what_is_still_open(store: PostgresStore, clock: FakeClock) -> None:
+    [job] = await submit(store, a_recurring_job("PT1S", clock.moment, overlap=Overlap.ALLOW))
+    planner = Planner(store)
+    clock.advance(seconds=1)
+    await planner.step()
+    running = await claim(store)
+    [seen] = await store.find_jobs([job.id])
+    assert seen.schedule is not None
+    changed = await store.change_recurring(
+        RecurringChange(
+            id=job.id,
+            revision=seen.revision,
+            seen_next=seen.cursor,
+            withdraws=seen.planned,
+            definition=seen.definition,
+            schedule=seen.schedule,
+            overlap="skip",
+            next_fires_at=clock.moment + timedelta(seconds=1),
+        )
+    )
+
+    clock.advance(seconds=3)
+    await planner.step()
+
+    assert changed
+    assert len(running) == 1
+    assert await claim(store) == []

@@ -72,6 +72,8 @@ async def claim(
     lookahead: float = 0,
     lease_id: int | None = None,
 ) -> list[Claimed]:
+    """As a registered worker; who was declared dead stays so."""
+    await a_worker(store, worker_id)
     handout = await store.claim(
         worker_id,
         queues=["default"],

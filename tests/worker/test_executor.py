@@ -19,7 +19,7 @@ from uuid import UUID
 import pytest
 
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
-from rota.worker.executor import MOST_ERROR, MOST_RESULT, execute
+from rota.worker.executor import MOST_ERROR, MOST_RESULT, UNKNOWN_TASK_DELAY, execute
 from rota.worker.tasks import App, GiveUp, RetryLater, Task
 
 LONG = 60.0
@@ -229,7 +229,7 @@ async def test_parameters_that_are_no_object_fail(threads: ThreadPoolExecutor, p
 
 
 async def test_a_task_nobody_knows_is_handed_back(threads: ThreadPoolExecutor) -> None:
-    assert await execute(None, "{}", LONG, threads) == HandedBack()
+    assert await execute(None, "{}", LONG, threads) == HandedBack(after=UNKNOWN_TASK_DELAY)
 
 
 # Errors

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from rota.cli import jobs, keys, show
+from rota.cli import cron, jobs, keys, show
 from rota.cli.connect import Data, Database, dsn_of, use_data
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
@@ -116,6 +116,7 @@ app.command()(jobs.reschedule)
 app.command()(jobs.run)
 app.add_typer(jobs.letters, name="dead-letters")
 app.command()(jobs.workers)
+app.command()(cron.cron)
 app.add_typer(keys.app, name="keys")
 
 

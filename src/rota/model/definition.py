@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 
-class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
+class Backoff(Struct, frozen=True):
     """Waiting grows from `initial` by `factor` up to `cap` seconds; `jitter` takes off up to that share of it."""
 
     initial: float = 1.0
@@ -23,7 +23,7 @@ class Backoff(Struct, frozen=True, forbid_unknown_fields=True):
         return min(grown, self.cap) * (1 - self.jitter * luck)
 
 
-class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Policy(Struct, frozen=True, omit_defaults=True):
     """How an execution is to be treated; kept with it, so a later change of the job does not change work begun."""
 
     max_retries: int = 3

@@ -52,8 +52,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
 class Job(Struct, frozen=True, kw_only=True):
     """A job as people see it. `schedule` is None for a one-shot job: its execution says when.
 
-    The last four are what a change is made from: the revision and cursor seen, the firings planned and not begun, and
-    the newest one begun.
+    The last five are what a change is made from: the revision and cursor seen, the firings planned and not begun, the
+    newest one begun, and whether anything of it is open.
     """
 
     id: UUID
@@ -68,6 +68,7 @@ class Job(Struct, frozen=True, kw_only=True):
     cursor: datetime | None = None
     planned: list[datetime] = []
     begun_at: datetime | None = None
+    has_open: bool = False
 
 
 def one_shot_job(execution: Execution) -> Job:

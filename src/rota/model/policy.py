@@ -14,7 +14,7 @@ OVERLAP = "overlap"
 MISFIRE = "misfire"
 # No single step makes or counts more than this of one job; what is left is for the next step.
 MOST_FIRINGS = 1000
-MOST_MISSED = 100_000
+MOST_MISSED = 10_000
 
 
 class Unplanned(Struct, frozen=True, kw_only=True):

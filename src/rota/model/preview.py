@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, pairwise
 from math import ceil
 from typing import Final, Protocol
@@ -18,6 +18,8 @@ from rota.model.schedule import ByCron, Every, Recurring
 
 # Far enough to meet every change of the clocks in a year, also for who looks a few days after one.
 AHEAD: Final = timedelta(days=396)
+# The changes of a zone's clocks cost a quarter of a millisecond a half-year when they are first asked for.
+CENTURY: Final = timedelta(days=36_525)
 # So many firings are looked at to find the shortest time between two.
 SAMPLE: Final = 100
 # So many local times of one night are named.
@@ -27,7 +29,7 @@ _SECOND: Final = timedelta(seconds=1)
 _ZULU: Final = ZoneInfo("UTC")
 
 
-class Schedule(Protocol):
+class Timetable(Protocol):
     """All that is asked of a schedule: the first firing strictly after a moment, None when there is none."""
 
     def after(self, moment: datetime) -> datetime | None: ...
@@ -70,7 +72,7 @@ class Clock:
             local = self.cron.after(local, _ZULU)
 
 
-def clock_of(schedule: Schedule) -> Clock | None:
+def clock_of(schedule: Timetable) -> Clock | None:
     """The clocks that a schedule goes by; None when it goes by elapsed time."""
     match schedule:
         case Clock():
@@ -81,7 +83,7 @@ def clock_of(schedule: Schedule) -> Clock | None:
             return None
 
 
-def sentence(schedule: Schedule) -> str:
+def sentence(schedule: Timetable) -> str:
     clock = clock_of(schedule)
     match schedule:
         case _ if clock is not None:
@@ -103,19 +105,20 @@ class Firing:
     note: str | None = None
 
 
-def preview(schedule: Schedule, *, after: datetime, count: int) -> list[Firing]:
+def preview(schedule: Timetable, *, after: datetime, count: int) -> list[Firing]:
     clock = clock_of(schedule)
     return [_firing(at, clock) for at in islice(firings(schedule, after), count)]
 
 
-def firings(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    moment = schedule.after(after)
-    while moment is not None:
+def firings(schedule: Timetable, after: datetime) -> Iterator[datetime]:
+    """From the first one on, for a century."""
+    first = moment = schedule.after(after)
+    while first is not None and moment is not None and moment - first <= CENTURY:
         yield moment
         moment = schedule.after(moment)
 
 
-def fires_at(schedule: Schedule, instant: datetime) -> bool:
+def fires_at(schedule: Timetable, instant: datetime) -> bool:
     return schedule.after(instant - timedelta(microseconds=1)) == instant
 
 
@@ -126,16 +129,16 @@ def _firing(at: datetime, clock: Clock | None) -> Firing:
 
 def _note(local: datetime, clock: Clock) -> str | None:
     if not clock.shows(local.replace(tzinfo=UTC, fold=0)):
-        return "moved out of the hour that the clocks skip"
+        return "shifted out of the DST gap"
     if local.utcoffset() == local.replace(fold=1 - local.fold).utcoffset():
         return None
-    return f"the {'second' if local.fold else 'first'} of two times {_wall(local)}"
+    return f"the {'second' if local.fold else 'first'} of two {_wall(local)}"
 
 
 # Warnings
 
 
-def lint(schedule: Schedule, *, after: datetime, ahead: timedelta = AHEAD) -> list[str]:
+def lint(schedule: Timetable, *, after: datetime, ahead: timedelta = AHEAD) -> list[str]:
     """What whoever wrote the schedule may not have meant, a sentence each."""
     first = schedule.after(after)
     if first is None:
@@ -148,13 +151,13 @@ def _rare(first: datetime, after: datetime, ahead: timedelta) -> Iterator[str]:
         yield f"It does not fire within the next {ahead.days} days; the first firing is at {print_instant(first)}"
 
 
-def _dense(schedule: Schedule, after: datetime) -> Iterator[str]:
+def _dense(schedule: Timetable, after: datetime) -> Iterator[str]:
     shortest = shortest_gap(schedule, after)
     if shortest is not None and shortest <= _SECOND:
-        yield "It fires as often as every second, which is as often as a schedule can"
+        yield "It fires as often as every second"
 
 
-def shortest_gap(schedule: Schedule, after: datetime) -> timedelta | None:
+def shortest_gap(schedule: Timetable, after: datetime) -> timedelta | None:
     """The least time between two of the next firings; None when there are not two."""
     return min((b - a for a, b in pairwise(islice(firings(schedule, after), SAMPLE))), default=None)
 
@@ -166,25 +169,133 @@ def too_slow(took: Sequence[timedelta], gap: timedelta | None) -> str | None:
     usual = sorted(took)[ceil(len(took) * 0.95) - 1]
     if usual <= gap:
         return None
+    runs = f"{len(took)} completed runs" if len(took) > 1 else "completed run"
     return (
-        f"Going by the last {len(took)} completed runs it takes up to {in_words(usual)} (95th percentile), "
+        f"Going by the last {runs} it takes up to {in_words(usual)} (95th percentile), "
         f"and the shortest time between firings is {in_words(gap)}"
     )
 
 
-def _clock_changes(schedule: Schedule, first: datetime, after: datetime, ahead: timedelta) -> Iterator[str]:
+# When the clocks change
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """The clocks of a zone go from one offset to another."""
+
+    at: datetime
+    before: timedelta
+    after: timedelta
+
+    @property
+    def is_gap(self) -> bool:
+        return self.after > self.before
+
+    @property
+    def span(self) -> tuple[datetime, datetime]:
+        """The local times, as if they were UTC, that are skipped or repeated."""
+        early, late = sorted((self.before, self.after))
+        return self.at + early, self.at + late
+
+
+def jumps(zone: ZoneInfo, begin: datetime, end: datetime) -> Iterator[Jump]:
+    """zoneinfo knows when the clocks change and has no way to say so; no two changes are within two days."""
+
+    def offset(seconds: int) -> timedelta | None:
+        return (begin + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
+
+    stride = 2 * 86_400
+    while begin < end:
+        before = offset(0)
+        if offset(stride) != before:
+            later = bisect_left(range(stride), True, key=lambda seconds: offset(seconds) != before)
+            after = offset(later)
+            begin += timedelta(seconds=later)
+            assert before is not None and after is not None
+            yield Jump(begin, before, after)
+        else:
+            begin += timedelta(seconds=stride)
+
+
+def _clock_changes(schedule: Timetable, first: datetime, after: datetime, ahead: timedelta) -> Iterator[str]:
     clock = clock_of(schedule)
     if clock is None or clock.follows_elapsed_time:
         return
     # From a day before the first firing, which itself may have been moved.
-    for jump in _jumps(clock.zone, max(first - _DAY, after), first + ahead):
-        yield from _gap(schedule, clock, jump) if jump.forward else _fold(schedule, clock, jump)
+    begin = max(first - _DAY, after).replace(microsecond=0)
+    for jump in jumps(clock.zone, begin, first + ahead):
+        tell = _lost if jump.is_gap else _doubled
+        times = islice(clock.shown(*jump.span), NAMED + 1)
+        concerned = [local for local in times if _concerns(schedule, _instants(local, clock, jump), jump)]
+        for _, night in groupby(concerned, key=datetime.date):
+            yield tell([*night], clock, jump)
+
+
+def _instants(local: datetime, clock: Clock, jump: Jump) -> tuple[datetime, ...]:
+    """When a local time fires that is skipped or repeated."""
+    match clock.dst_gap if jump.is_gap else clock.dst_fold or DstFold.FIRST:
+        case DstGap.SHIFT | DstFold.FIRST:
+            return (local - jump.before,)
+        case DstGap.AT_TRANSITION:
+            return (jump.at,)
+        case DstGap.SKIP:
+            return ()
+        case DstFold.SECOND:
+            return (local - jump.after,)
+        case DstFold.BOTH:
+            return local - jump.before, local - jump.after
+
+
+def _concerns(schedule: Timetable, instants: tuple[datetime, ...], jump: Jump) -> bool:
+    """Not what lies outside the window of the schedule, for one."""
+    return all(fires_at(schedule, at) for at in instants) if instants else schedule.after(jump.at) is not None
+
+
+def _lost(night: list[datetime], clock: Clock, jump: Jump) -> str:
+    they_fire, do = ("they fire", "do") if len(night) > 1 else ("it fires", "does")
+    what = f"{_walls(night)} {do} not exist on {night[0]:%Y-%m-%d} in {clock.zone.key}"
+    moved = [at + jump.after for local in night for at in _instants(local, clock, jump)]
+    if not moved:
+        return f"{what} and {do} not fire"
+    same_day = moved[0].date() == night[0].date()
+    return f"{what}; {they_fire} at {_walls(moved)}" + ("" if same_day else f" on {moved[0]:%Y-%m-%d}")
+
+
+def _doubled(night: list[datetime], clock: Clock, jump: Jump) -> str:
+    they_fire, come, at, on = (
+        ("they fire", "come", "from", " on") if len(night) > 1 else ("it fires", "comes", "at", "")
+    )
+    which = {DstFold.FIRST: "the first time", DstFold.SECOND: "the second time", DstFold.BOTH: "both times"}
+    used = which[clock.dst_fold or DstFold.FIRST]
+    instants = listed(map(print_instant, _instants(night[0], clock, jump)))
+    what = f"{_walls(night)} {come} twice on {night[0]:%Y-%m-%d} in {clock.zone.key}"
+    return f"{what}; {they_fire} {used}, {at} {instants}{on}"
+
+
+def _walls(times: list[datetime]) -> str:
+    named = [*dict.fromkeys(_wall(local) for local in times)]
+    return listed([*named[: NAMED - 1], "more"] if len(named) > NAMED else named)
+
+
+def _wall(local: datetime) -> str:
+    return f"{local:%H:%M:%S}".removesuffix(":00")
+
+
+# Differences
 
 
 @dataclass(frozen=True, slots=True)
-class _Jump:
-    """The clocks of a zone change, from one offset to another."""
+class Difference:
+    """Firings that only the new schedule has, only the old one, and both."""
 
-    at: datetime
-    before: timedelta
-    behind: timedelta
+    added: list[datetime]
+    removed: list[datetime]
+    same: list[datetime]
+
+
+def difference(old: Timetable, new: Timetable, *, after: datetime, count: int) -> Difference:
+    """Of the next `count` firings of each; whether the other fires then too is asked of it, however far ahead."""
+    ours, theirs = (list(islice(firings(schedule, after), count)) for schedule in (new, old))
+    added = [instant for instant in ours if not fires_at(old, instant)]
+    removed = [instant for instant in theirs if not fires_at(new, instant)]
+    return Difference(added, removed, sorted({*ours, *theirs}.difference(added, removed)))

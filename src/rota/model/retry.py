@@ -10,8 +10,11 @@ from msgspec import Struct
 from rota.model.definition import policy_of
 from rota.model.execution import Claimed, Ending, Verdict
 
-# Crashes of the process an attempt ran in: a poison job shows itself fast.
+# Crashes of a process that an attempt had for itself: a poison job shows itself fast.
 MAX_CRASHES = 3
+# Whoever shared a process that crashed is a suspect (1 in the counter) and runs alone from then on; only crashes alone
+# are counted on from there.
+SUSPECT = 1
 # Lost workers say more about the machines than about the job, but not for ever.
 MAX_LAPSES = 20
 LONGEST_WAIT = 366 * 86_400.0
@@ -41,9 +44,10 @@ class Stopped(Struct, frozen=True, tag=True, array_like=True):
 
 
 class Crashed(Struct, frozen=True, tag=True, array_like=True):
-    """The process it ran in died."""
+    """The process it ran in died; `alone` if nobody else was running there."""
 
     detail: str
+    alone: bool = True
 
 
 class LeaseLapsed(Struct, frozen=True, tag=True, array_like=True):
@@ -52,6 +56,8 @@ class LeaseLapsed(Struct, frozen=True, tag=True, array_like=True):
 
 class HandedBack(Struct, frozen=True, tag=True, array_like=True):
     """Not its fault: the worker drained, or the attempt shared a process that had to be killed."""
+
+    after: float | None = None
 
 
 Outcome = Done | Raised | TimedOut | Stopped | Crashed | LeaseLapsed | HandedBack
@@ -104,16 +110,16 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
             return failed(f"TimedOut: the attempt took longer than {seconds:g} s")
         case Stopped():
             return ending(Verdict.CANCELLED)
-        case Crashed(detail):
-            crashes = claimed.crashes + 1
-            verdict = Verdict.FAILED if crashes >= MAX_CRASHES else Verdict.RETRY
+        case Crashed(detail, alone):
+            crashes = max(SUSPECT, claimed.crashes) + alone
+            verdict = Verdict.FAILED if crashes >= SUSPECT + MAX_CRASHES else Verdict.RETRY
             return ending(verdict, crashes=crashes, error=f"Crashed: {detail}")
         case LeaseLapsed():
             lapses = claimed.lapses + 1
             verdict = Verdict.FAILED if lapses >= MAX_LAPSES else Verdict.RETRY
             return ending(verdict, lapses=lapses, error=f"LeaseLapsed: worker {worker_id} was lost")
-        case HandedBack():
-            return ending(Verdict.RELEASE)
+        case HandedBack(after):
+            return ending(Verdict.RELEASE, after=after)
         case _:
             assert_never(outcome)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+import logging
+from datetime import datetime, timedelta
 
-from rota.model.policy import plan_for
+from rota.model.policy import Plan, Unplanned, plan_for
 from rota.store.protocol import Store
 
+log = logging.getLogger(__name__)
 HORIZON = timedelta(seconds=5)
 
 
@@ -20,5 +23,18 @@ class Planner:
 
     async def step(self) -> int:
         now, jobs = await self._store.unplanned(horizon=self._horizon, limit=self._batch)
-        plans = [plan for job in jobs if (plan := plan_for(job, now=now, horizon=self._horizon))]
-        return await self._store.plan(plans)
+        plans = []
+        for job in jobs:
+            # A long outage is counted firing by firing; others get their turn in between.
+            await asyncio.sleep(0)
+            if plan := self._plan_for(job, now):
+                plans.append(plan)
+        return await self._store.plan(plans) if plans else 0
+
+    def _plan_for(self, job: Unplanned, now: datetime) -> Plan | None:
+        """One job that nobody can plan, say for want of its time zone here, must not keep the others waiting."""
+        try:
+            return plan_for(job, now=now, horizon=self._horizon)
+        except Exception as error:
+            log.error("job cannot be planned job=%s error=%s", job.id, error)
+            return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 
+from rota.loop import uptime
 from rota.model.errors import StoreUnavailable
 from rota.model.retry import LeaseLapsed, ending_for
 from rota.model.worker import LEASE
@@ -19,17 +19,17 @@ class Reaper:
         self._batch = batch
         # Whoever has just come, or was cut off, cannot tell dead workers from workers cut off as well.
         self._hold_off = hold_off
-        self._judges_from = time.monotonic() + hold_off
+        self._judges_from = uptime() + hold_off
 
     async def step(self) -> int:
         try:
             return await self._step()
         except StoreUnavailable:
-            self._judges_from = time.monotonic() + self._hold_off
+            self._judges_from = uptime() + self._hold_off
             raise
 
     async def _step(self) -> int:
-        if time.monotonic() >= self._judges_from:
+        if uptime() >= self._judges_from:
             for worker_id in await self._store.bury():
                 log.warning("worker declared dead worker=%s", worker_id)
         lapsed = await self._store.expired(limit=self._batch)

@@ -25,7 +25,7 @@ from rota.api import (
 )
 from rota.model.errors import RotaError, StoreError, StoreUnavailable, Unauthenticated
 from rota.model.keys import Principal, Scope
-from rota.server import executions, jobs, work
+from rota.server import executions, jobs, schedules, work
 from rota.server.auth import Authenticator
 from rota.server.bodies import BatchBody, JobBody, JobPatch, RedriveBody
 from rota.server.docs import docs_page
@@ -96,6 +96,8 @@ ENDPOINTS = [
          *executions.LETTERS),
     _do("POST", "/dead-letters/redrive", executions.redrive, "Run dead letters again", RedriveView, Scope.SUBMIT,
         body=RedriveBody),
+    _do("POST", "/schedules/preview", schedules.preview, "What a schedule would do", schedules.PreviewView, Scope.READ,
+        body=schedules.PreviewBody),
     _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
     _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),
     _do("POST", "/work/renew", work.renew, "Renew a worker's lease", work.RenewOut, Scope.WORK, body=work.RenewBody),

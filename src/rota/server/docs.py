@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import msgspec
 
@@ -59,10 +60,23 @@ def _table(title: str, rows: list[tuple[str, str]]) -> str:
 
 
 def _fields(kind: type) -> list[tuple[str, str]]:
-    return [(field.encode_name, _told(field)) for field in msgspec.structs.fields(kind)]
+    (_,), components = msgspec.json.schema_components([kind], ref_template="{name}")
+    schema = components[kind.__name__]
+    required = schema.get("required", [])
+    return [
+        (name, f"{_told(field)}, required" if name in required else _told(field))
+        for name, field in schema.get("properties", {}).items()
+    ]
 
 
-def _told(field: msgspec.structs.FieldInfo) -> str:
-    kind = str(field.type).replace("typing.", "").replace("rota.model.", "").replace("rota.server.", "")
-    kind = kind.removeprefix("<class '").removesuffix("'>")
-    return f"{kind}, required" if field.required else kind
+def _told(field: dict[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "anyOf" in field:
+        kind = " or ".join(dict.fromkeys(_told(each) for each in field["anyOf"]))
+    elif "enum" in field:
+        kind = " | ".join(map(str, field["enum"]))
+    elif field.get("type") == "array":
+        kind = f"list of {_told(field.get('items', {}))}"
+    else:
+        kind = str(field.get("$ref") or field.get("type") or "anything")
+    return f"{kind}. {field['description']}" if "description" in field else kind

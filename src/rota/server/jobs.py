@@ -167,12 +167,11 @@ async def look(call: Call) -> Response:
 
 
 async def job_of(call: Call) -> Job:
+    return await found_job(call, call.path_id("job"))
+
+
+async def found_job(call: Call, job_id: UUID) -> Job:
     """Somebody else's job is as unknown as one that never was."""
-    job_id = call.path_id("job")
-    return await _found(call, job_id)
-
-
-async def _found(call: Call, job_id: UUID) -> Job:
     for job in await call.store.find_jobs([job_id]):
         if call.may_see(job.definition.user_id):
             return job
@@ -181,11 +180,11 @@ async def _found(call: Call, job_id: UUID) -> Job:
 
 async def cancel(call: Call) -> Response:
     job = await job_of(call)
-    over = job.status is JobStatus.FINISHED and not job.planned and job.begun_at is None
+    over = job.status is JobStatus.FINISHED and not job.has_open
     if over or job.status in (Status.COMPLETED, Status.FAILED):
         raise Conflict(f"The job is {job.status} and cannot be cancelled any more.")
     await call.store.cancel_jobs([job.id])
-    return answer(job_view(await _found(call, job.id)))
+    return answer(job_view(await found_job(call, job.id)))
 
 
 async def run(call: Call) -> Response:
@@ -204,7 +203,7 @@ async def change(call: Call) -> Response:
     for _ in range(PATIENCE):
         job = await job_of(call)
         if await (_change_recurring(call, job, patch) if job.schedule else _change_one_shot(call, job, patch)):
-            return answer(job_view(await _found(call, job.id)))
+            return answer(job_view(await found_job(call, job.id)))
     raise Conflict("The job is being changed by others; try again.")
 
 
@@ -262,7 +261,7 @@ async def _settle(call: Call, job: Job, now: datetime) -> None:
         next_fires_at=job.cursor,
         schedule=job.schedule,
         overlap=job.overlap or Overlap.SKIP,
-        has_open=bool(job.planned) or job.begun_at is not None,
+        has_open=job.has_open,
     )
     if plan := plan_for(due, now=now, horizon=timedelta(0)):
         await call.store.plan([plan])

@@ -15,7 +15,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from rota.model.definition import Definition
-from rota.model.execution import Attempt, Ending, Execution, ExecutionKey, Lapsed
+from rota.model.execution import Attempt, Claimed, Ending, Execution, ExecutionKey, Lapsed
 from rota.model.job import IdempotencyKey, Job, NewJob
 from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.policy import Plan, Unplanned
@@ -99,6 +99,9 @@ class WorkSource(Protocol):
 
     async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
         """Make what was claimed under these leases pending again; how many there were."""
+
+    async def held(self, worker_id: str, *, older_than: timedelta) -> list[Claimed]:
+        """What the store believes the worker has held for longer than that."""
 
     async def renew(self, worker_id: str) -> Renewal:
         """Keep every claim of the worker for another lease, unless it was declared dead before."""

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
+from rota.loop import uptime
 from rota.model.retry import HandedBack, Outcome
 from rota.worker.builtin import builtin
 from rota.worker.executor import execute, printable
@@ -104,7 +105,7 @@ def watch_trust(fd: int) -> None:
         forever = threading.Event()
         while True:
             (until,) = TRUST.unpack_from(trust)
-            left = until - time.monotonic()
+            left = until - uptime()
             if left <= 0:
                 os._exit(70)
             forever.wait(min(left, 1.0))

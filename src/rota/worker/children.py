@@ -13,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from rota.model.definition import policy_of
 from rota.model.errors import RotaError
 from rota.model.execution import Claimed, ExecutionKey
-from rota.model.retry import Crashed, HandedBack, Outcome, Stopped, TimedOut
+from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.child import TRUST
 from rota.worker.wire import Channel, Orders, Reports, Start
 
@@ -63,7 +64,11 @@ class ChildProcess:
     def start(self, work: Iterable[tuple[Claimed, float]]) -> None:
         orders = []
         for claimed, starts_at in work:
-            timeout = policy_of(claimed.policy).timeout
+            try:
+                timeout = policy_of(claimed.policy).timeout
+            except msgspec.MsgspecError as error:
+                self._told(claimed, Raised(f"its policy cannot be read: {error}", final=True), None)
+                continue
             slot = self._next_slot = self._next_slot + 1
             self.attempts[slot] = Attempt(claimed, starts_at, starts_at + timeout + OVERTIME, TimedOut(timeout))
             orders.append(Start(slot, claimed.task_id, claimed.parameters, timeout, starts_at))
@@ -71,12 +76,16 @@ class ChildProcess:
 
     def cancel(self, keys: set[ExecutionKey]) -> None:
         now = time.monotonic()
-        slots = [slot for slot, attempt in self.attempts.items() if attempt.claimed.key in keys]
+        # Each is told once: the store repeats itself until the attempt has ended, and cleaning up takes its time.
+        slots = [
+            slot
+            for slot, attempt in self.attempts.items()
+            if attempt.claimed.key in keys and not isinstance(attempt.verdict, Stopped)
+        ]
         for slot in slots:
             attempt = self.attempts[slot]
-            if not isinstance(attempt.verdict, Stopped):
-                attempt.verdict = Stopped()
-                attempt.over_at = min(attempt.over_at, now + CANCEL_GRACE)
+            attempt.verdict = Stopped()
+            attempt.over_at = min(attempt.over_at, now + CANCEL_GRACE)
         if slots:
             self._send(Orders(cancel=slots))
 
@@ -122,9 +131,11 @@ class ChildProcess:
         now = time.monotonic()
         self.process.kill()
         code = self.process.wait()
-        for attempt in self._take_attempts():
+        attempts = self._take_attempts()
+        alone = sum(attempt.starts_at <= now for attempt in attempts) == 1
+        for attempt in attempts:
             began = attempt.starts_at <= now
-            outcome: Outcome = Crashed(f"the process ended with code {code}") if began else HandedBack()
+            outcome: Outcome = Crashed(f"the process ended with code {code}", alone) if began else HandedBack()
             self._told(attempt.claimed, outcome, attempt.starts_at if began else None)
         self._lost(self)
 
@@ -141,9 +152,14 @@ class Children:
         self._all: list[ChildProcess] = []
         self._closing = False
         self._births: set[asyncio.Task[None]] = set()
+        # Suspects wait here for their turn; each runs in a child made for it.
+        self._suspects: list[tuple[Claimed, float]] = []
+        self._alone: list[ChildProcess] = []
+        self._watching_suspects = False
         self._trust_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the children live
         self._trust_file.truncate(TRUST.size)
         self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
+        self.trust_until(float("inf"))
 
     def trust_until(self, moment: float) -> None:
         """Children end themselves after this monotonic time unless it is moved on."""
@@ -188,14 +204,16 @@ class Children:
         while not self._closing:
             await asyncio.sleep(delay)
             delay = min(5.0, delay * 2)
-            child = await self._spawn()
             try:
-                await child.tasks
-            except WorkerBroken as error:
-                log.error("child cannot start error=%s", error)
-            else:
-                self._all.append(child)
+                self._all.append(await self._born())
                 return
+            except Exception as error:
+                log.error("child cannot start error=%s", error)
+
+    async def _born(self) -> ChildProcess:
+        child = await self._spawn()
+        await child.tasks
+        return child
 
     @property
     def able(self) -> list[ChildProcess]:
@@ -204,31 +222,73 @@ class Children:
 
     @property
     def running(self) -> int:
-        return sum(len(child.attempts) for child in self._all)
+        return sum(len(child.attempts) for child in self._everyone) + len(self._suspects)
+
+    @property
+    def _everyone(self) -> list[ChildProcess]:
+        return self._all + self._alone
+
+    def knows(self, claimed: Claimed) -> bool:
+        attempts = (attempt.claimed for child in self._everyone for attempt in child.attempts.values())
+        return claimed.lease_id in {each.lease_id for each in attempts if each.key == claimed.key} or any(
+            each.key == claimed.key for each, _ in self._suspects
+        )
 
     def start(self, work: Sequence[tuple[Claimed, float]]) -> None:
-        """Spread over the children, the least busy first. What nobody can take is handed back."""
+        """Spread over the children, the least busy first; suspects of a crash one by one in children of their own."""
         able = sorted(self.able, key=lambda child: len(child.attempts))
-        if not able:
-            for claimed, _ in work:
-                self._told(claimed, HandedBack(), None)
-            return
+        trusted = [each for each in work if each[0].crashes == 0]
         for turn, child in enumerate(able):
-            child.start(work[turn :: len(able)])
+            child.start(trusted[turn :: len(able)])
+        for claimed, _ in trusted if not able else ():
+            self._told(claimed, HandedBack(), None)
+        self._suspects += [each for each in work if each[0].crashes > 0]
+        if self._suspects and not self._watching_suspects:
+            self._watching_suspects = True
+            self._births.add(birth := asyncio.create_task(self._run_suspects()))
+            birth.add_done_callback(self._births.discard)
+
+    async def _run_suspects(self) -> None:
+        try:
+            while self._suspects and not self._closing:
+                child = await self._born()
+                self._alone.append(child)
+                child.start([self._suspects.pop(0)])
+                while child.attempts and not self._closing:  # noqa: ASYNC110 - seldom, and one at a time
+                    await asyncio.sleep(0.05)
+                self._retire(child)
+        except Exception as error:
+            log.error("child cannot start error=%s", error)
+            self._hand_back_suspects(after=5.0)
+        finally:
+            self._watching_suspects = False
+
+    def _retire(self, child: ChildProcess) -> None:
+        if child in self._alone:
+            self._alone.remove(child)
+        child.kill()
+        if child.channel is not None:
+            child.channel.close()
+
+    def _hand_back_suspects(self, after: float | None = None) -> None:
+        waiting, self._suspects = self._suspects, []
+        for claimed, _ in waiting:
+            self._told(claimed, HandedBack(after), None)
 
     def cancel(self, keys: Iterable[ExecutionKey]) -> None:
         wanted = set(keys)
-        for child in self._all if wanted else ():
+        for child in self._everyone if wanted else ():
             child.cancel(wanted)
 
     def drain(self) -> None:
-        for child in self._all:
+        self._hand_back_suspects()
+        for child in self._everyone:
             child.drain()
 
     async def watch(self) -> int:
         """A step: condemns children with something overdue, kills the condemned when their time has come."""
         now = time.monotonic()
-        for child in list(self._all):
+        for child in self._everyone:
             if child.condemned_at is None and child.is_overdue(now):
                 child.condemned_at = now
                 child.drain()
@@ -238,10 +298,9 @@ class Children:
 
     def kill(self) -> None:
         self._closing = True
-        for child in list(self._all):
-            child.kill()
-            if child.channel is not None:
-                child.channel.close()
+        self._hand_back_suspects()
+        for child in self._everyone:
+            self._retire(child)
         self._all.clear()
         self._trust.close()
         self._trust_file.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
+from datetime import timedelta
 
 from rota.loop import pause
-from rota.model.errors import StoreUnavailable
 from rota.model.execution import Claimed
 from rota.model.retry import HandedBack
 from rota.model.worker import LOOKAHEAD, NewWorker
@@ -15,11 +16,14 @@ from rota.store.protocol import WorkSource
 from rota.worker.children import Children
 from rota.worker.reporter import BATCH, Reporter
 
+log = logging.getLogger(__name__)
+
 # A claim whose answer was lost may still commit: its lease is given back again and again for this long.
 LOST_FOR = 60.0
 # Between two claims that found something: work gathers, and one statement takes more of it.
 BREATH = 0.005
 MOST = 1000
+STRANGE_AFTER = timedelta(seconds=60)
 # Work seldom comes alone: for a while after some was found the next look comes sooner than any hint could.
 BUSY_FOR = 1.0
 BUSY_POLL = 0.02
@@ -76,7 +80,7 @@ class Claimer:
                 lookahead=LOOKAHEAD,
                 lease_id=lease_id,
             )
-        except (StoreUnavailable, asyncio.CancelledError):
+        except BaseException:
             self._lost[lease_id] = time.monotonic() + LOST_FOR
             raise
         now = time.monotonic()
@@ -89,6 +93,15 @@ class Claimer:
             self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
         self._children.cancel(handout.cancelled)
         return work
+
+    async def reconcile(self) -> int:
+        """A step: what the store believes we hold and nobody here knows of is given back. The last of the nets."""
+        held = await self._source.held(self._worker.id, older_than=STRANGE_AFTER)
+        strange = [c for c in held if not self._children.knows(c) and not self._reporter.knows(c)]
+        for claimed in strange:
+            log.error("held but unknown execution=%s attempt=%d", claimed.key, claimed.attempt)
+            self._reporter.tell(claimed, HandedBack(), None)
+        return 0
 
     async def _give_back_lost(self) -> None:
         if self._lost:

@@ -15,13 +15,15 @@ from rota.worker.tasks import GiveUp, RetryLater, Task
 
 MOST_RESULT = 64 * 1024
 MOST_ERROR = 8 * 1024
+# A worker should not have claimed what its children do not know; somebody else may have the newer code.
+UNKNOWN_TASK_DELAY = 5.0
 _parameters = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def execute(task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor) -> Outcome:
     """Never raises: whatever a task does ends as an outcome."""
     if task is None:
-        return HandedBack()
+        return HandedBack(after=UNKNOWN_TASK_DELAY)
     try:
         async with asyncio.timeout(timeout) as limit:
             value = await _call(task, _parameters(parameters), threads)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
+from rota.loop import uptime
 from rota.model.errors import StoreUnavailable
 from rota.model.worker import RENEWAL, TRUST
 from rota.store.protocol import WorkSource
@@ -22,23 +22,23 @@ class Keeper:
         self._worker_id = worker_id
         self._children = children
         self.lost = asyncio.Event()
-        self._trust_from(time.monotonic())
+        self._trusted_until = float("inf")
 
-    def _trust_from(self, sent: float) -> None:
+    def trust_from(self, sent: float) -> None:
         # Counted from the sending: the answer may have taken its time.
         self._trusted_until = sent + TRUST.total_seconds()
         self._children.trust_until(self._trusted_until)
 
     async def renew(self) -> int:
         """A step: another lease for everything the worker holds, and word of what to stop."""
-        sent = time.monotonic()
+        sent = uptime()
         try:
             async with asyncio.timeout(RENEWAL.total_seconds()):
                 renewal = await self._source.renew(self._worker_id)
         except TimeoutError:
             raise StoreUnavailable("The renewal was not answered in time.") from None
         if renewal.alive:
-            self._trust_from(sent)
+            self.trust_from(sent)
             self._children.cancel(renewal.cancelled)
         else:
             log.warning("declared dead worker=%s", self._worker_id)
@@ -47,7 +47,7 @@ class Keeper:
 
     async def watch(self) -> int:
         """A step: past its trust the worker stops by itself, before anyone may take over."""
-        if time.monotonic() >= self._trusted_until and not self.lost.is_set():
+        if uptime() >= self._trusted_until and not self.lost.is_set():
             log.warning("lease not renewed in time worker=%s", self._worker_id)
             self.lost.set()
         return await self._children.watch()

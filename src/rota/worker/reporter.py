@@ -25,12 +25,16 @@ class Reporter:
         self._source = source
         self._worker_id = worker_id
         self._waiting: list[tuple[Claimed, Outcome, float | None]] = []
+        self._telling: list[tuple[Claimed, Outcome, float | None]] = []
         self._something = asyncio.Event()
         self._closing = asyncio.Event()
 
     @property
     def backlog(self) -> int:
         return len(self._waiting)
+
+    def knows(self, claimed: Claimed) -> bool:
+        return any(each.key == claimed.key for each, _, _ in [*self._waiting, *self._telling])
 
     def tell(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
         self._waiting.append((claimed, outcome, started_at))
@@ -46,6 +50,7 @@ class Reporter:
 
     async def _flush(self) -> None:
         batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        self._telling = batch
         if not self._waiting and not self._closing.is_set():
             self._something.clear()
         if not batch:
@@ -68,6 +73,7 @@ class Reporter:
             self._waiting = batch + self._waiting
             self._something.set()
             await asyncio.sleep(0.2)
+        self._telling = []
 
     async def _finish(self, endings: list[Ending]) -> None:
         try:
@@ -89,7 +95,13 @@ class Reporter:
         told = msgspec.structs.replace(
             endings[0], verdict=Verdict.FAILED, result=None, after=None, error=f"The ending cannot be stored: {error}"
         )
-        return await self._source.finish([told])
+        try:
+            return await self._source.finish([told])
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # Nothing can be said of it here; it is given back by and by as something nobody knows of.
+            return endings
 
     def close(self) -> None:
         """`run` returns once everything is told."""

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 
 from msgspec import Struct
 
-from rota.loop import pause, repeat
+from rota.loop import pause, repeat, uptime
 from rota.model.errors import StoreUnavailable
 from rota.model.execution import Claimed
 from rota.model.retry import Outcome
@@ -77,7 +77,8 @@ class _Life:
         keeper = Keeper(self._source, self._id, self._children)
         try:
             worker = self._introduce(await self._children.open())
-            await self._register(worker, stop)
+            if not await self._register(worker, keeper, stop):
+                return
             log.info("worker ready worker=%s tasks=%s", self._id, ",".join(worker.tasks))
             ready.set()
             await self._work(worker, keeper, stop)
@@ -94,14 +95,15 @@ class _Life:
             concurrency=self._settings.concurrency,
         )
 
-    async def _register(self, worker: NewWorker, stop: asyncio.Event) -> None:
+    async def _register(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> bool:
         while not stop.is_set():
+            keeper.trust_from(uptime())
             try:
-                await self._source.register(worker)
-                return
+                return await self._source.register(worker)
             except StoreUnavailable as error:
                 log.error("cannot register error=%s", error)
                 await pause(1.0, stop)
+        return False
 
     async def _work(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> None:
         claimer = self._claimer = Claimer(self._source, worker, self._children, self._reporter)
@@ -111,6 +113,7 @@ class _Life:
             telling = duties.create_task(self._reporter.run())
             duties.create_task(repeat(keeper.renew, every=RENEWAL.total_seconds(), stop=over, name="keeper"))
             duties.create_task(repeat(keeper.watch, every=0.25, stop=over, name="watch"))
+            duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming
             if not keeper.lost.is_set():

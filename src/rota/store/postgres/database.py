@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -15,22 +16,10 @@ from rota.model.errors import StoreError, StoreUnavailable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
-_UNAVAILABLE = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.IdleSessionTimeoutError,
-    asyncpg.QueryCanceledError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.DiskFullError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    ConnectionError,
-    OSError,
-    TimeoutError,
-)
+_AWAY = (asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError, OSError, TimeoutError)
+# SQLSTATE classes that mean "this cannot be": bad data, broken constraints, a statement that does not fit the schema.
+# Whatever else goes wrong (no memory, no disk, no lock, shutting down) may be over by the next try.
+_REFUSALS = ("22", "23", "42")
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # The hot statements say how they reach their rows (see sql/work.sql); on a fresh table the planner would know better.
@@ -54,22 +43,29 @@ class Database:
         self._read = read
         self._renew = renew
         self._clock = clock
-        self._shards: int | None = None
+        self._shards = 1
+        self._shards_until = 0.0
 
     @classmethod
     async def open(cls, dsn: str, *, clock: Callable[[], datetime] | None = None) -> Database:
-        async def pool(size: int, **settings: str) -> asyncpg.Pool[asyncpg.Record]:
+        async def pool(size: int, patience: float, **settings: str) -> asyncpg.Pool[asyncpg.Record]:
             return await asyncpg.create_pool(
                 dsn,
                 min_size=0,
                 max_size=size,
-                command_timeout=_PATIENCE,
+                command_timeout=patience,
                 timeout=10,
                 server_settings=_EVERYWHERE | settings,
             )
 
         with errors_in_our_words():
-            return cls(work=await pool(8, **HOT), read=await pool(8), renew=await pool(2, **HOT), clock=clock)
+            return cls(
+                work=await pool(8, _PATIENCE, **HOT),
+                read=await pool(8, _PATIENCE),
+                # A silent connection must not cost the lease: there is time for several tries.
+                renew=await pool(2, 2.0, **HOT),
+                clock=clock,
+            )
 
     @property
     def time(self) -> datetime | None:
@@ -81,8 +77,10 @@ class Database:
         return moment
 
     async def shards(self) -> int:
-        if self._shards is None:
+        """Asked again every few seconds: the number may grow under us."""
+        if time.monotonic() >= self._shards_until:
             self._shards = (await self.fetch("select shards from cluster"))[0][0]
+            self._shards_until = time.monotonic() + 5.0
         return self._shards
 
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
@@ -130,7 +128,14 @@ class errors_in_our_words:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _AGAIN):
             raise TryAgain("The database asks to try again.") from error
-        if isinstance(error, _UNAVAILABLE):
-            raise StoreUnavailable(f"The database is not available: {error or type(error).__name__}") from error
-        if isinstance(error, asyncpg.PostgresError):
+        if _is_refusal(error):
             raise StoreError(f"The database refused: {error}") from error
+        if isinstance(error, (asyncpg.PostgresError, *_AWAY)):
+            raise StoreUnavailable(f"The database is not available: {error or type(error).__name__}") from error
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "")[:2] in _REFUSALS
+    # The driver's own "this value does not fit its parameter".
+    return isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)

@@ -167,14 +167,16 @@ class Jobs:
             mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
             async with self.db.transaction() as connection:
                 await connection.execute(SQL.cancel_recurring, shard, mine)
-                keys = await connection.fetch(SQL.ask_jobs_to_stop, shard, mine)
+                await connection.execute(SQL.ask_jobs_to_stop, shard, mine)
+                keys = await connection.fetch(SQL.open_of_jobs, shard, mine)
                 await connection.execute(SQL.end_pending, shard, *_key_columns(keys), self.db.time)
 
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None:
         for shard, mine in _by_shard(keys):
             async with self.db.transaction() as connection:
-                asked = await connection.fetch(SQL.ask_executions_to_stop, shard, *_key_columns(mine))
-                await connection.execute(SQL.end_pending, shard, *_key_columns(asked), self.db.time)
+                for key in sorted(mine):
+                    await connection.execute(SQL.ask_execution_to_stop, shard, *key)
+                await connection.execute(SQL.end_pending, shard, *_key_columns(mine), self.db.time)
 
     async def run_now(self, job: Job) -> ExecutionKey | None:
         key = await (self._run_recurring(job) if job.schedule else self._run_one_shot(job))
@@ -246,6 +248,15 @@ class Jobs:
         self.wake.others()
         refused = [Refusal(key, _STILL_OPEN if key in remaining else _NO_LETTER) for key in keys if key not in again]
         return list(again.values()), refused
+
+
+async def end_cancelled(
+    connection: Connection, shard: int, rows: Sequence[asyncpg.Record], time: datetime | None
+) -> None:
+    """Of rows that are pending again, those whose cancellation was asked for meanwhile end here."""
+    asked = [row for row in rows if row["cancel_requested"]]
+    if asked:
+        await connection.execute(SQL.end_pending, shard, *_key_columns(asked), time)
 
 
 class _Outdated(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
@@ -15,6 +16,7 @@ from rota.model.schedule import Recurring
 from rota.store.postgres.database import Database
 from rota.store.postgres.queries import Queries
 
+log = logging.getLogger(__name__)
 SQL = Queries("planning.sql")
 _schedule = msgspec.json.Decoder(Recurring).decode
 
@@ -27,7 +29,7 @@ class Planning:
         found: list[Unplanned] = []
         for shard in range(await self.db.shards()):
             rows = await self.db.fetch(SQL.unplanned, shard, horizon, limit - len(found), self.db.time)
-            found += [_unplanned(row) for row in rows]
+            found += [job for row in rows if (job := _unplanned(row)) is not None]
             now = rows[0]["now"] if rows and now is None else now
         return now or await self.db.now(), found
 
@@ -72,18 +74,17 @@ class Planning:
             oldest = f"{parent}_{now - keep:%Y%m%d}"
             for name in there:
                 if name.startswith(f"{parent}_2") and name < oldest:
-                    await self.db.fetch(f"drop table if exists {name}")
-                    done += 1
+                    done += await self._drop_partition(name)
             await self.db.fetch(f"delete from {parent}_default where {column} < $1", now - keep)
         await self.db.fetch(SQL.forget_names, self.db.time)
-        await self.db.fetch(SQL.forget_workers, self.db.time)
+        await self.db.fetch(SQL.forget_workers, self.db.time, list(range(await self.db.shards())))
         return done
 
     async def _add_partition(self, parent: str, name: str, day: date) -> int:
         """Made apart and then attached: attaching locks the parent less than making it there."""
         try:
             async with self.db.transaction() as connection:
-                await connection.execute("set local lock_timeout = '2s'")
+                await connection.execute("set local lock_timeout = '1s'")
                 await connection.execute(f"select pg_advisory_xact_lock(hashtext('{name}'))")
                 if await connection.fetchval("select to_regclass($1)", name):
                     return 0
@@ -92,18 +93,38 @@ class Planning:
                 await connection.execute(f"alter table {parent} attach partition {name} for values {bounds}")
         except StoreError as error:
             # Rows of that day may already lie in the default partition; they are served from there.
-            if isinstance(error.__cause__, asyncpg.CheckViolationError):
+            if isinstance(error.__cause__, asyncpg.CheckViolationError | asyncpg.LockNotAvailableError):
+                log.warning("partition not made name=%s error=%s", name, error)
+                return 0
+            raise
+        return 1
+
+    async def _drop_partition(self, name: str) -> int:
+        """Not at any price: whoever waits for this lock keeps every ending waiting behind it."""
+        try:
+            async with self.db.transaction() as connection:
+                await connection.execute("set local lock_timeout = '200ms'")
+                await connection.execute(f"drop table if exists {name}")
+        except StoreError as error:
+            if isinstance(error.__cause__, asyncpg.LockNotAvailableError):
+                log.warning("partition not dropped yet name=%s", name)
                 return 0
             raise
         return 1
 
 
-def _unplanned(row: asyncpg.Record) -> Unplanned:
+def _unplanned(row: asyncpg.Record) -> Unplanned | None:
+    """None for a job that this version cannot read: it must not keep the others waiting."""
+    try:
+        schedule, overlap = _schedule(row["schedule"]), Overlap(row["overlap"])
+    except (msgspec.MsgspecError, ValueError) as error:
+        log.error("job cannot be read job=%s error=%s", row["id"], error)
+        return None
     return Unplanned(
         id=row["id"],
         revision=row["revision"],
         next_fires_at=row["next_fires_at"],
-        schedule=_schedule(row["schedule"]),
-        overlap=Overlap(row["overlap"]),
+        schedule=schedule,
+        overlap=overlap,
         has_open=row["has_open"],
     )

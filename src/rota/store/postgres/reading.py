@@ -265,6 +265,7 @@ def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
         cursor=row["cursor"],
         planned=row["planned"],
         begun_at=row["begun_at"],
+        has_open=row["has_open"],
     )
 
 

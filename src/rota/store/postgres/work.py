@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import asyncpg
 
@@ -13,9 +14,13 @@ from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
 from rota.store.postgres.database import Database
+from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
 
 SQL = Queries("work.sql")
+_Fence = tuple[UUID, datetime, int, int, int]
+# How often a row that keeps changing under our hands is looked at again.
+PATIENCE = 20
 
 
 class Work:
@@ -59,8 +64,18 @@ class Work:
     async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
         returned = 0
         for shard in range(await self.db.shards()):
-            returned += len(await self.db.fetch(SQL.give_back, shard, worker_id, lease_ids))
+            async with self.db.transaction() as connection:
+                rows = await connection.fetch(SQL.give_back, shard, worker_id, lease_ids)
+                await end_cancelled(connection, shard, rows, self.db.time)
+            returned += len(rows)
         return returned
+
+    async def held(self, worker_id: str, *, older_than: timedelta) -> list[Claimed]:
+        claimed: list[Claimed] = []
+        for shard in range(await self.db.shards()):
+            rows = await self.db.fetch(SQL.held, shard, worker_id, older_than, self.db.time)
+            claimed += [Claimed(*row) for row in rows]
+        return claimed
 
     async def renew(self, worker_id: str) -> Renewal:
         alive = await self.db.renew(SQL.renew, worker_id, self.db.time)
@@ -73,9 +88,9 @@ class Work:
         return keys
 
     async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
-        first: dict[ExecutionKey, Ending] = {}
+        first: dict[_Fence, Ending] = {}
         # An attempt ends once: of two different endings in one call the first counts.
-        refused = [ending for ending in endings if first.setdefault(ending.key, ending) != ending]
+        refused = [ending for ending in endings if first.setdefault(_fence_of(ending), ending) != ending]
         for shard, batch in by_shard(first.values()):
             refused += await self._finish(shard, batch)
         return refused
@@ -84,10 +99,15 @@ class Work:
         # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
         batch.sort(key=lambda ending: ending.key)
         left = await self._apply(shard, batch)
-        if left:
+        for _ in range(PATIENCE):
+            if not left:
+                return []
             # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
+            held = await self.db.fetch(SQL.still_held, shard, *_fence(left))
+            if not held:
+                break
             left = await self._apply(shard, left)
-        return await self._not_told_before(shard, left) if left else []
+        return await self._not_told_before(shard, left)
 
     async def _apply(self, shard: int, batch: list[Ending]) -> list[Ending]:
         """Those that were not accepted."""
@@ -121,7 +141,7 @@ class Work:
     async def expired(self, *, limit: int) -> list[Lapsed]:
         lapsed: list[Lapsed] = []
         for shard in range(await self.db.shards()):
-            rows = await self.db.fetch(SQL.expired, shard, limit - len(lapsed), self.db.time)
+            rows = await self.db.fetch(SQL.expired, shard, limit - len(lapsed))
             lapsed += [Lapsed(Claimed(*row[:-1]), row["worker_id"]) for row in rows]
         return lapsed
 
@@ -143,6 +163,10 @@ def _fence(endings: Sequence[Ending]) -> tuple[list[object], ...]:
     )
 
 
+def _fence_of(ending: Ending) -> _Fence:
+    return ending.job_id, ending.fires_at, ending.run, ending.attempt, ending.lease_id
+
+
 def _without(endings: list[Ending], rows: Sequence[asyncpg.Record]) -> list[Ending]:
-    keys = {ExecutionKey(*row) for row in rows}
-    return [ending for ending in endings if ending.key not in keys]
+    fences = {tuple(row) for row in rows}
+    return [ending for ending in endings if _fence_of(ending) not in fences]

@@ -136,34 +136,28 @@ where shard = $1
   and state in ('ACTIVE', 'PAUSED');
 
 -- name: ask_jobs_to_stop
--- First every open row is marked, and so locked; then `end_pending` ends those nobody holds.
+-- First every open row is marked, and so locked; then `end_pending` ends those nobody holds. By key, not by ctid: a row
+-- that a claim or an ending is changing at this moment is waited for and marked in its newest form.
 update executions
 set cancel_requested = true
 where shard = $1
   and job_id = any($2::uuid[])
-returning job_id, fires_at, run;
+  and not cancel_requested;
 
--- name: ask_executions_to_stop
-with found as materialized (
-    select e.ctid
-    from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
-    cross join lateral (
-        select e.ctid
-        from executions e
-        where e.shard = $1
-          and e.job_id = t.job_id
-          and e.fires_at = t.fires_at
-          and e.run = t.run
-        for update
-    ) e
-    limit cardinality($2::uuid[])
-)
-update executions e
+-- name: ask_execution_to_stop
+update executions
 set cancel_requested = true
-from found
-where e.shard = $1
-  and e.ctid = found.ctid
-returning e.job_id, e.fires_at, e.run;
+where shard = $1
+  and job_id = $2
+  and fires_at = $3
+  and run = $4
+  and not cancel_requested;
+
+-- name: open_of_jobs
+select job_id, fires_at, run
+from executions
+where shard = $1
+  and job_id = any($2::uuid[]);
 
 -- name: end_pending
 with found as materialized (
@@ -186,6 +180,7 @@ gone as (
     where e.shard = $1
       and e.ctid = found.ctid
       and e.worker_id is null
+      and e.cancel_requested
     returning e.*
 )
 insert into history (

@@ -6,7 +6,7 @@ select
 from jobs j
 cross join lateral (
     select exists (
-        select from executions e where e.shard = $1 and e.job_id = j.id and e.exclusive
+        select from executions e where e.shard = $1 and e.job_id = j.id
     ) as has_open
 ) o
 where j.shard = $1
@@ -83,6 +83,7 @@ where expires_at < coalesce($1::timestamptz, now());
 
 -- name: forget_workers
 -- Long gone, and holding nothing.
-delete from workers
-where state <> 'ALIVE'
-  and ended_at < coalesce($1::timestamptz, now()) - interval '7 days';
+delete from workers w
+where w.state <> 'ALIVE'
+  and w.ended_at < coalesce($1::timestamptz, now()) - interval '1 day'
+  and not exists (select from executions e where e.shard = any($2::smallint[]) and e.worker_id = w.id);

@@ -68,25 +68,38 @@ where n.shard = e.shard
   and (n.fires_at, n.run) > (e.fires_at, e.run)
 
 -- name: recurring_jobs
--- What is planned and lies ahead is what fires next; the cursor stands behind it. What is due counts as begun.
+-- What is planned and lies ahead is what fires next; the cursor stands behind it. What is due counts as begun, and so
+-- does a firing ahead that was cancelled: it is accounted for.
+with clock as materialized (select coalesce($3::timestamptz, now()) as now)
 select
     j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.overlap,
-    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, p.planned, p.begun_at,
-    least(j.next_fires_at, p.planned[1]) as next_fires_at
+    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, o.has_open, o.planned,
+    greatest(o.begun_at, c.cancelled_at) as begun_at,
+    least(j.next_fires_at, o.planned[1]) as next_fires_at
 from jobs j
 cross join lateral (
     select
+        count(*) > 0 as has_open,
         coalesce(
-            array_agg(e.fires_at order by e.fires_at) filter (where e.worker_id is null and e.attempt = 0 and ahead),
+            array_agg(e.fires_at order by e.fires_at) filter (where e.run = 0 and a.untouched),
             array[]::timestamptz[]
         ) as planned,
-        max(e.fires_at) filter (where not (e.worker_id is null and e.attempt = 0 and ahead)) as begun_at
+        max(e.fires_at) filter (where e.run = 0 and not a.untouched) as begun_at
     from executions e
-    cross join lateral (select e.fires_at > coalesce($3::timestamptz, now()) as ahead) a
+    cross join lateral (
+        select e.worker_id is null and e.attempt = 0 and e.fires_at > (select now from clock) as untouched
+    ) a
     where e.shard = $1
       and e.job_id = j.id
-      and e.run = 0
-) p
+) o
+cross join lateral (
+    select max(h.fires_at) as cancelled_at
+    from history h
+    where h.shard = $1
+      and h.job_id = j.id
+      and h.fires_at > (select now from clock)
+      and h.run = 0
+) c
 where j.shard = $1
   and j.id = any($2::uuid[]);
 

@@ -26,8 +26,8 @@ heads as materialized (
     ) waiting
     where l.queue = any($3::text[])
       and l.task_id = any($4::text[])
-      -- The dead claim nothing.
-      and not exists (select from workers w where w.id = $2 and w.state <> 'ALIVE')
+      -- Neither the dead claim nor strangers: nobody would take their work back.
+      and exists (select from workers w where w.id = $2 and w.state = 'ALIVE')
 ),
 lanes_due as materialized (
     select count(*) as n from heads
@@ -104,8 +104,8 @@ returning
 
 -- name: finish
 -- Ends attempts, fenced by attempt and lease: what is not returned was refused and nothing of it changed.
--- The open row goes; in the same statement it comes back as history, or as pending with its new counters and due time.
--- What should be tried again after its cancellation was asked for is cancelled.
+-- The row goes to history, or becomes pending again with its new counters and due time. What should be tried again
+-- after its cancellation was asked for is cancelled.
 with endings as materialized (
     select *
     from unnest(
@@ -119,10 +119,21 @@ asked as materialized (
     select coalesce($15::timestamptz, now()) as at
 ),
 held as materialized (
-    select t.*, e.ctid as place
+    select
+        t.*,
+        e.ctid as place,
+        e.worker_id,
+        case
+            when t.verdict not in ('RETRY', 'RELEASE') then t.verdict
+            when e.cancel_requested then 'CANCELLED'
+        end::ended_state as ended_as,
+        asked.at,
+        asked.at + t.after * interval '1 second' as due_again_at,
+        asked.at - t.started_ago * interval '1 second' as started_at
     from endings t
+    cross join asked
     cross join lateral (
-        select e.ctid
+        select e.ctid, e.worker_id, e.cancel_requested
         from executions e
         where e.shard = $1
           and e.job_id = t.job_id
@@ -134,39 +145,32 @@ held as materialized (
     ) e
     limit cardinality($2::uuid[])
 ),
-over as (
+gone as (
     delete from executions e
-    using held t
+    using held h
     where e.shard = $1
-      and e.ctid = t.place
-      and e.lease_id = t.lease_id
+      and e.ctid = h.place
+      and e.lease_id = h.lease_id
+      and h.ended_as is not null
     returning
-        e.*,
-        t.verdict,
-        case
-            when t.verdict not in ('RETRY', 'RELEASE') then t.verdict
-            when e.cancel_requested then 'CANCELLED'
-        end::ended_state as ended_as,
-        t.failures as failures_now,
-        t.crashes as crashes_now,
-        t.lapses as lapses_now,
-        t.error as error_now,
-        t.result,
-        (select at from asked) as at,
-        (select at from asked) + t.after * interval '1 second' as due_again_at,
-        (select at from asked) - t.started_ago * interval '1 second' as started_at
+        e.*, h.ended_as, h.verdict, h.failures as failures_now, h.error as error_now, h.result, h.at, h.started_at
 ),
 again as (
-    insert into executions (
-        shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy, recurring,
-        exclusive, attempt, failures, crashes, lapses, error, created_at
-    )
-    select
-        shard, job_id, fires_at, run, lane, coalesce(due_again_at, due_at), user_id, task_id, queue, priority,
-        parameters, policy, recurring, exclusive, attempt, failures_now, crashes_now, lapses_now,
-        coalesce(error_now, error), created_at
-    from over
-    where ended_as is null
+    update executions e
+    set worker_id = null,
+        lease_id = null,
+        claimed_at = null,
+        due_at = coalesce(h.due_again_at, e.due_at),
+        failures = h.failures,
+        crashes = h.crashes,
+        lapses = h.lapses,
+        error = coalesce(h.error, e.error)
+    from held h
+    where e.shard = $1
+      and e.ctid = h.place
+      and e.lease_id = h.lease_id
+      and h.ended_as is null
+    returning h.*
 ),
 ended as (
     insert into history (
@@ -176,8 +180,7 @@ ended as (
     select
         shard, job_id, fires_at, run, ended_as, due_at, started_at, at, user_id, task_id, queue, priority,
         parameters, policy, recurring, attempt, failures_now, worker_id, lease_id, error_now, result, created_at
-    from over
-    where ended_as is not null
+    from gone
 ),
 dead as (
     insert into dead_letters (
@@ -187,24 +190,46 @@ dead as (
     select
         shard, job_id, fires_at, run, at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
         exclusive, attempt, failures_now, error_now, created_at
-    from over
+    from gone
     where ended_as = 'FAILED'
+    on conflict do nothing
 ),
 tried as (
     insert into attempts (
         shard, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error, started_at, ended_at
     )
-    select shard, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error_now, started_at, at
-    from over
+    select $1, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error, started_at, at
+    from again
+    union all
+    select $1, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error_now, started_at, at
+    from gone
     where verdict in ('RETRY', 'RELEASE', 'FAILED')
 )
-select job_id, fires_at, run
-from over;
+select job_id, fires_at, run, attempt, lease_id from gone
+union all
+select job_id, fires_at, run, attempt, lease_id from again;
+
+-- name: still_held
+-- Which of these attempts are still held under their lease.
+select t.job_id, t.fires_at, t.run, t.attempt, t.lease_id
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[])
+    as t (job_id, fires_at, run, attempt, lease_id)
+cross join lateral (
+    select
+    from executions e
+    where e.shard = $1
+      and e.job_id = t.job_id
+      and e.fires_at = t.fires_at
+      and e.run = t.run
+      and e.attempt = t.attempt
+      and e.lease_id = t.lease_id
+    limit 1
+) e;
 
 -- name: told_before
 -- Which of these endings have been applied already. The same words must have been used: a reaper that ended the same
 -- attempt in another way came first, and this ending was refused.
-select t.job_id, t.fires_at, t.run
+select t.job_id, t.fires_at, t.run, t.attempt, t.lease_id
 from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[], $8::text[])
     as t (job_id, fires_at, run, attempt, lease_id, verdict, error)
 where exists (
@@ -237,7 +262,17 @@ set worker_id = null,
 where e.shard = $1
   and e.worker_id = $2
   and e.lease_id = any($3::bigint[])
-returning 1;
+returning e.job_id, e.fires_at, e.run, e.cancel_requested;
+
+-- name: held
+-- What a worker has held for so long that it must know of it.
+select
+    e.job_id, e.fires_at, e.run, e.attempt, e.failures, e.crashes, e.lapses, e.task_id, e.user_id, e.parameters,
+    e.policy, e.priority, 0::float8 as due_in, e.lease_id
+from executions e
+where e.shard = $1
+  and e.worker_id = $2
+  and e.claimed_at < coalesce($4::timestamptz, now()) - $3::interval;
 
 -- name: cancelled_of
 -- What this worker runs and should stop.
@@ -248,7 +283,8 @@ where e.shard = $1
   and e.cancel_requested;
 
 -- name: expired
--- What dead workers still hold. A claim may commit just after its worker's death, so the dead are asked for an hour.
+-- What dead workers still hold. A claim may commit just after its worker's death, so the dead are asked as long as
+-- they are known.
 select
     e.job_id, e.fires_at, e.run, e.attempt, e.failures, e.crashes, e.lapses, e.task_id, e.user_id, e.parameters,
     e.policy, e.priority, 0::float8 as due_in, e.lease_id, e.worker_id
@@ -261,7 +297,6 @@ cross join lateral (
     limit $2
 ) e
 where w.state <> 'ALIVE'
-  and w.ended_at > coalesce($3::timestamptz, now()) - interval '1 hour'
 limit $2;
 
 -- name: register
