@@ -85,7 +85,7 @@ def skipped_by(schedule: Recurring, skip: Skip) -> list[datetime]:
 
 def settled_by(plan: Plan) -> list[datetime]:
     """The firings a plan makes and those it counts as skipped, sorted; one that is both comes twice."""
-    skipped = [fires_at for skip in plan.skips for fires_at in skipped_by(plan.job.schedule, skip)]
+    skipped = skipped_by(plan.job.schedule, plan.skip) if plan.skip else []
     return sorted(plan.firings + skipped)
 
 
@@ -152,7 +152,7 @@ def test_nothing_is_planned_beyond_the_horizon_nor_skipped_before_its_time(
 
     if plan:
         assert all(fires_at <= now + horizon for fires_at in plan.firings)
-        assert all(skip.last <= now for skip in plan.skips)
+        assert plan.skip is None or plan.skip.last <= now
 
 
 @EVERY_TIME_THE_SAME
@@ -214,7 +214,7 @@ def test_a_firing_is_planned_ahead_of_time() -> None:
 
     plan = plan_for(job, now=START + 57 * SECOND, horizon=HORIZON)
 
-    assert plan == Plan(job=job, firings=[START + MINUTE], skips=[], next_fires_at=START + 2 * MINUTE)
+    assert plan == Plan(job=job, firings=[START + MINUTE], skip=None, next_fires_at=START + 2 * MINUTE)
 
 
 def test_the_horizon_itself_is_within_it() -> None:
@@ -238,7 +238,7 @@ def test_what_comes_due_while_one_is_open_is_skipped_because_of_it() -> None:
     plan = plan_for(every_second(has_open=True), now=START + 2 * SECOND, horizon=HORIZON)
 
     assert plan and (plan.firings, plan.next_fires_at) == ([], START + 3 * SECOND)
-    assert plan.skips == [Skip(START, START + 2 * SECOND, 3, OVERLAP)]
+    assert plan.skip == Skip(START, START + 2 * SECOND, 3, OVERLAP)
 
 
 @pytest.mark.parametrize("overlap", Overlap)
@@ -246,14 +246,14 @@ def test_of_what_nobody_planned_in_time_the_newest_runs_and_the_rest_is_a_misfir
     plan = plan_for(every_second(overlap), now=START + 3 * SECOND, horizon=timedelta(0))
 
     assert plan and (plan.firings, plan.next_fires_at) == ([START + 3 * SECOND], START + 4 * SECOND)
-    assert plan.skips == [Skip(START, START + 2 * SECOND, 3, MISFIRE)]
+    assert plan.skip == Skip(START, START + 2 * SECOND, 3, MISFIRE)
 
 
 @pytest.mark.parametrize("overlap", Overlap)
 def test_one_that_is_late_alone_runs_and_nothing_is_skipped(overlap: Overlap) -> None:
     plan = plan_for(every_second(overlap), now=START, horizon=timedelta(0))
 
-    assert plan and (plan.firings, plan.skips) == ([START], [])
+    assert plan and (plan.firings, plan.skip) == ([START], None)
 
 
 @pytest.mark.parametrize("overlap", Overlap)
@@ -271,7 +271,7 @@ def test_a_window_that_closes_while_one_is_open_ends_the_job_and_says_what_was_s
     plan = plan_for(a_job(schedule, START, has_open=True), now=START + MINUTE, horizon=HORIZON)
 
     assert plan and (plan.firings, plan.next_fires_at) == ([], None)
-    assert plan.skips == [Skip(START, START + SECOND, 2, OVERLAP)]
+    assert plan.skip == Skip(START, START + SECOND, 2, OVERLAP)
 
 
 # Long outages and dense schedules
@@ -284,7 +284,7 @@ def test_after_a_month_away_one_step_stays_small(overlap: Overlap, has_open: boo
 
     assert plan
     assert len(plan.firings) <= MOST_FIRINGS + 1
-    assert sum(skip.count for skip in plan.skips) <= MOST_MISSED
+    assert (plan.skip.count if plan.skip else 0) <= MOST_MISSED
 
 
 def test_a_wide_horizon_is_filled_in_small_steps() -> None:
@@ -299,7 +299,7 @@ def test_after_a_long_outage_a_step_settles_all_up_to_its_cursor(overlap: Overla
     plan = plan_for(every_second(overlap), now=START + 2 * MOST_MISSED * SECOND, horizon=HORIZON)
 
     assert plan and plan.next_fires_at
-    assert len(plan.firings) + sum(skip.count for skip in plan.skips) == (plan.next_fires_at - START) // SECOND
+    assert len(plan.firings) + (plan.skip.count if plan.skip else 0) == (plan.next_fires_at - START) // SECOND
 
 
 # In seconds, around the limit of `small_steps` and far beyond it.

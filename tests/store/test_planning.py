@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from rota.model.execution import Status
+from rota.model.execution import Claimed, Status
 from rota.model.job import JobStatus, Overlap
 from rota.scheduler.planner import Planner
 from rota.store.postgres.engine import PostgresStore
@@ -57,6 +57,43 @@ async def test_while_one_is_open_the_others_are_skipped_and_counted(store: Postg
     shown = await executions(store)
     assert [e.status for e in shown] == [Status.QUEUED, Status.SKIPPED, Status.COMPLETED]
     assert (shown[1].skipped_because, shown[1].skipped_count) == ("overlap", 3)
+
+
+async def test_consecutive_skips_share_one_row(store: PostgresStore, clock: FakeClock) -> None:
+    await submit(store, a_recurring_job(EVERY_MINUTE, clock.moment))
+    planner = Planner(store)
+    claimed: list[Claimed] = []
+    for _ in range(6):
+        clock.advance(minutes=1)
+        await planner.step()
+        claimed += await claim(store)
+
+    await store.finish([ended(c) for c in claimed])
+    clock.advance(minutes=1)
+    await planner.step()
+    [again] = await claim(store)
+    clock.advance(minutes=1)
+    await planner.step()
+
+    skipped = [e for e in await executions(store) if e.status is Status.SKIPPED]
+    assert [(e.skipped_count, e.skipped_because) for e in skipped] == [(1, "overlap"), (5, "overlap")]
+    assert skipped[1].skipped_to == again.fires_at - timedelta(minutes=1)
+
+
+async def test_a_row_of_skips_grows_for_a_day_at_most(store: PostgresStore, clock: FakeClock) -> None:
+    await submit(store, a_recurring_job("PT1H", clock.moment))
+    planner = Planner(store)
+    clock.advance(hours=1)
+    await planner.step()
+    await claim(store)
+    for _ in range(60):
+        clock.advance(hours=1)
+        await planner.step()
+
+    counts = [e.skipped_count for e in await executions(store) if e.status is Status.SKIPPED]
+
+    assert sum(count or 0 for count in counts) == 60
+    assert len(counts) == 3
 
 
 async def test_allow_lets_them_overlap(store: PostgresStore, clock: FakeClock) -> None:

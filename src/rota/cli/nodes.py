@@ -31,7 +31,8 @@ class AddressInUse(RotaError):
 def bind(host: str, port: int) -> socket.socket:
     """Before anything is started, so that a taken port is known at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Named in full: only for a socket known to be TCP does asyncio turn Nagle's delay off.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -42,7 +42,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     job: Unplanned
     firings: list[datetime]
-    skips: list[Skip]
+    skip: Skip | None
     next_fires_at: datetime | None
 
 
@@ -50,21 +50,21 @@ def plan_for(job: Unplanned, *, now: datetime, horizon: timedelta) -> Plan | Non
     """None when there is nothing to do yet."""
     missed, ahead, cursor = _look(job, now, now + horizon)
     if missed.count == MOST_MISSED and cursor is not None and cursor <= now:
-        skip = Skip(missed.first, missed.last, missed.count, MISFIRE)
-        return Plan(job=job, firings=[], skips=[skip], next_fires_at=cursor)
+        part = Skip(missed.first, missed.last, missed.count, MISFIRE)
+        return Plan(job=job, firings=[], skip=part, next_fires_at=cursor)
     if job.overlap is Overlap.ALLOW:
-        skips, due = _late(missed)
-        return Plan(job=job, firings=due + ahead, skips=skips, next_fires_at=cursor)
+        skip, due = _late(missed)
+        return Plan(job=job, firings=due + ahead, skip=skip, next_fires_at=cursor)
     if job.has_open:
         # The next one may yet find the way free, so only what is already due is settled.
         if not missed.count:
             return None
-        skip = Skip(missed.first, missed.last, missed.count, OVERLAP)
-        return Plan(job=job, firings=[], skips=[skip], next_fires_at=ahead[0] if ahead else cursor)
-    skips, due = _late(missed)
+        overlapped = Skip(missed.first, missed.last, missed.count, OVERLAP)
+        return Plan(job=job, firings=[], skip=overlapped, next_fires_at=ahead[0] if ahead else cursor)
+    skip, due = _late(missed)
     if due:
-        return Plan(job=job, firings=due[-1:], skips=skips, next_fires_at=ahead[0] if ahead else cursor)
-    return Plan(job=job, firings=ahead[:1], skips=skips, next_fires_at=ahead[1] if ahead[1:] else cursor)
+        return Plan(job=job, firings=due[-1:], skip=skip, next_fires_at=ahead[0] if ahead else cursor)
+    return Plan(job=job, firings=ahead[:1], skip=skip, next_fires_at=ahead[1] if ahead[1:] else cursor)
 
 
 class _Missed(Struct):
@@ -91,10 +91,9 @@ def _look(job: Unplanned, now: datetime, until: datetime) -> tuple[_Missed, list
     return missed, ahead, fires_at
 
 
-def _late(missed: _Missed) -> tuple[list[Skip], list[datetime]]:
+def _late(missed: _Missed) -> tuple[Skip | None, list[datetime]]:
     """Of what was missed the newest runs; the rest is accounted for."""
     if missed.count == 0:
-        return [], []
-    if missed.count == 1:
-        return [], [missed.last]
-    return [Skip(missed.first, missed.before_last, missed.count - 1, MISFIRE)], [missed.last]
+        return None, []
+    rest = Skip(missed.first, missed.before_last, missed.count - 1, MISFIRE) if missed.count > 1 else None
+    return rest, [missed.last]

@@ -23,7 +23,7 @@ from rota.api import (
     RedriveView,
     WorkersView,
 )
-from rota.model.errors import RotaError, StoreError, StoreUnavailable, Unauthenticated
+from rota.model.errors import InvalidField, RotaError, StoreError, StoreUnavailable, Unauthenticated
 from rota.model.keys import Principal, Scope
 from rota.server import executions, jobs, schedules, work
 from rota.server.auth import Authenticator
@@ -137,6 +137,7 @@ def create_app(store: Store) -> Starlette:
             principal = NOBODY
             if endpoint.scope is not None:
                 principal = await authenticator.principal(request.headers.get("authorization"), endpoint.scope)
+            _only_known(request, endpoint)
             return await endpoint.handler(Call(request, principal, store, services))
 
         return Route(path, _guarded(handle), methods=list(by_method))
@@ -160,6 +161,13 @@ def create_app(store: Store) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _plain},
     )
+
+
+def _only_known(request: Request, endpoint: Endpoint) -> None:
+    for name in request.query_params:
+        if name not in endpoint.query:
+            known = f"there are {', '.join(endpoint.query)}" if endpoint.query else "there are none"
+            raise InvalidField(name[:80], f"is not a parameter of this address; {known}")
 
 
 def _guarded(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

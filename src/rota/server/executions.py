@@ -24,13 +24,13 @@ _redrive = msgspec.json.Decoder(RedriveBody)
 
 
 async def list_all(call: Call) -> Response:
-    asked = call.query(*LIST)
+    asked = call.query()
     job_id = _uuid(asked["job_id"]) if "job_id" in asked else None
     return _answer(await call.store.executions(_filter(call, asked, job_id), page_in(asked)))
 
 
 async def list_of_job(call: Call) -> Response:
-    asked = call.query(*OF_JOB)
+    asked = call.query()
     job = await job_of(call)
     return _answer(await call.store.executions(_filter(call, asked, job.id), page_in(asked)))
 
@@ -93,7 +93,7 @@ async def cancel(call: Call) -> Response:
 
 
 async def dead_letters(call: Call) -> Response:
-    asked = call.query(*LETTERS)
+    asked = call.query()
     return _answer(await call.store.dead_letters(_filter(call, asked, None), page_in(asked)))
 
 
@@ -126,5 +126,4 @@ async def _matching(call: Call, body: RedriveBody) -> list[ExecutionKey]:
 
 
 async def workers(call: Call) -> Response:
-    call.query()
     return answer(WorkersView([worker_view(worker) for worker in await call.store.workers()]))

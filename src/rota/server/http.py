@@ -38,12 +38,10 @@ class Call(Struct, frozen=True):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid_body(error) from None
 
-    def query(self, *names: str) -> dict[str, str]:
-        """The query parameters, each known and given once."""
+    def query(self) -> dict[str, str]:
+        """The query parameters, each given once."""
         given: dict[str, str] = {}
         for name, value in self.request.query_params.multi_items():
-            if name not in names:
-                raise InvalidField(name, f"is not a parameter of this list; there are {', '.join(names)}")
             if name in given:
                 raise InvalidField(name, "is given twice")
             given[name] = storable(value, name)

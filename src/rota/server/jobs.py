@@ -125,7 +125,7 @@ def _key(call: Call, whole: JobBody | BatchBody) -> IdempotencyKey | None:
 
 
 async def list_all(call: Call) -> Response:
-    asked = call.query(*LIST)
+    asked = call.query()
     statuses, job_statuses = _statuses(asked.get("status"))
     where = JobFilter(
         user_id=call.user_asked_for(asked.get("user_id")),

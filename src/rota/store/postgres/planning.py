@@ -42,7 +42,7 @@ class Planning:
     async def _plan(self, shard: int, plans: list[Plan]) -> int:
         # In key order, so that two planners with the same jobs cannot wait for each other.
         plans.sort(key=lambda plan: plan.job.id)
-        skips = [(plan.job.id, skip) for plan in plans for skip in plan.skips]
+        skips = [plan.skip for plan in plans]
         rows = await self.db.fetch(
             SQL.plan,
             shard,
@@ -51,12 +51,11 @@ class Planning:
             [plan.job.next_fires_at for plan in plans],
             [plan.next_fires_at for plan in plans],
             [",".join(fires_at.isoformat() for fires_at in plan.firings) for plan in plans],
-            [job_id for job_id, _ in skips],
-            [skip.first for _, skip in skips],
-            [skip.last for _, skip in skips],
-            [skip.count for _, skip in skips],
+            [skip.first if skip else None for skip in skips],
+            [skip.last if skip else None for skip in skips],
+            [skip.count if skip else None for skip in skips],
+            [skip.because if skip else None for skip in skips],
             self.db.time,
-            [skip.because for _, skip in skips],
         )
         written: int = rows[0][0]
         return written

@@ -88,6 +88,9 @@ create table jobs (
     state job_state not null,
     -- The cursor: everything before it is accounted for.
     next_fires_at timestamptz,
+    -- The SKIPPED row that the next skip for the same reason belongs to.
+    skip_from timestamptz,
+    skip_because text,
     revision integer not null default 0,
     created_at timestamptz not null,
     primary key (shard, id)
@@ -98,7 +101,8 @@ create index jobs_unplanned on jobs (shard, next_fires_at) where state = 'ACTIVE
 create index jobs_listed on jobs (user_id, state, created_at, id);
 create index jobs_all on jobs (state, created_at, id);
 
--- What has ended, appended once and never changed; dropped whole, a day at a time.
+-- What has ended, appended once and never changed, but for a SKIPPED row that grows by the skips that follow it for the
+-- same reason; dropped whole, a day at a time.
 create table history (
     shard smallint not null,
     job_id uuid not null,

@@ -90,6 +90,8 @@ set task_id = $5,
     overlap = $12,
     next_fires_at = $13::timestamptz,
     state = case when $13::timestamptz is null then 'FINISHED' else 'ACTIVE' end::job_state,
+    skip_from = null,
+    skip_because = null,
     revision = revision + 1
 where shard = $1
   and id = $2
@@ -205,7 +207,9 @@ returning 1;
 -- What was withdrawn is not accounted for any more, so the cursor stands before it again.
 update jobs
 set next_fires_at = $3,
-    state = 'ACTIVE'
+    state = 'ACTIVE',
+    skip_from = null,
+    skip_because = null
 where shard = $1
   and id = $2;
 
