@@ -25,6 +25,7 @@ from rota.store.postgres.queries import Queries
 
 SQL = Queries("reading.sql")
 _schedule = msgspec.json.Decoder(Recurring).decode
+_OPEN = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING, Status.RUNNING})
 _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 _LATEST = SQL.latest_executions.format(open=SQL.open, ended=SQL.ended)
 _FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
@@ -114,7 +115,7 @@ class _Listing:
         if where.job_id is not None:
             shard = self._bind(shard_of(where.job_id))
             filters.append(f"e.shard = {shard}::smallint and e.job_id = {self._bind(where.job_id)}::uuid")
-        return await self._fetch(db, [self._open(filters, [False, True]), self._ended(filters, [False, True])])
+        return await self._fetch(db, self._open_and_ended(filters, [False, True]))
 
     async def jobs(self, db: Database, where: JobFilter) -> list[asyncpg.Record]:
         # Asking for statuses of executions alone leaves recurring jobs out, and the other way round.
@@ -125,7 +126,7 @@ class _Listing:
     def _one_shots(self, where: JobFilter) -> list[str]:
         # A job that ran again is listed by its newest run only.
         filters = [*self._common(where.user_id, where.task_id, where), f"not exists ({SQL.newer_run})"]
-        return [self._open(filters, [False]), self._ended(filters, [False])]
+        return self._open_and_ended(filters, [False])
 
     async def dead_letters(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
         filters = self._common(where.user_id, where.task_id, where)
@@ -145,8 +146,17 @@ class _Listing:
             filters.append(f"(e.fires_at, e.job_id, e.run) < {self._position(self._page.after)}")
         return filters
 
+    def _open_and_ended(self, filters: list[str], recurring: list[bool]) -> list[str]:
+        """Only where the statuses asked for can be: a list of what has ended does not walk past what is open."""
+        asked = self._statuses
+        parts = [self._open(filters, recurring)] if asked is None or asked & _OPEN else []
+        return parts + ([self._ended(filters, recurring)] if asked is None or asked & frozenset(_ENDED) else [])
+
     def _open(self, filters: list[str], recurring: list[bool]) -> str:
         """One short ordered scan per part of the index, merged: no part is read further than the page needs."""
+        if self._statuses == frozenset({Status.RUNNING}):
+            # Few rows are held at any time, and they have an index of their own.
+            filters = [*filters, "e.worker_id is not null"]
         if self._statuses is not None:
             filters = [*filters, f"({SQL.open_status}) = any({self._bind([s.value for s in self._statuses])}::text[])"]
         part = f"{SQL.open} where e.recurring = part.recurring and {self._all(filters)} {self._order()}"
