@@ -1,0 +1,140 @@
+"""The `rota` command as a person or a script uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from rota.cli.nodes import bind, serving
+from rota.model.keys import Scope
+from rota.model.retry import Raised
+from rota.server.app import create_app
+from rota.store.postgres.engine import PostgresStore
+from tests.support.jobs import a_worker, claim, ended
+from tests.support.processes import eventually
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    def __init__(self, **environment: str) -> None:
+        self._environment = os.environ | {"COLUMNS": "200"} | environment
+
+    async def __call__(self, *arguments: str) -> Result:
+        def run() -> Result:
+            done = subprocess.run(
+                [sys.executable, "-m", "rota", *arguments],
+                capture_output=True, text=True, check=False, env=self._environment, timeout=120,
+            )  # fmt: skip
+            assert "Traceback" not in done.stderr, done.stderr
+            return Result(done.returncode, done.stdout, done.stderr)
+
+        return await asyncio.to_thread(run)
+
+
+@pytest.fixture
+async def rota(store: PostgresStore, dsn: str) -> AsyncIterator[Shell]:
+    _, secret = await store.create_key("admin", [Scope.ADMIN])
+    async with AsyncExitStack() as stack:
+        listener = bind("127.0.0.1", 0)
+        await stack.enter_async_context(serving(create_app(store), listener))
+        port = listener.getsockname()[1]
+        yield Shell(ROTA_URL=f"http://127.0.0.1:{port}", ROTA_API_KEY=secret, ROTA_DATABASE_URL=dsn)
+
+
+async def test_a_job_is_submitted_found_moved_and_cancelled(rota: Shell) -> None:
+    submitted = await rota("submit", "echo", "-p", "n=1", "-p", "text=hello", "--at", "2027-02-01T00:00:00Z", "--json")
+    job_id = submitted.json["id"]
+    assert submitted.json["parameters"] == {"n": 1, "text": "hello"}
+
+    assert job_id in (await rota("jobs")).out
+    assert (await rota("jobs", "--status", "scheduled", "--json")).json["jobs"][0]["id"] == job_id
+    moved = await rota("reschedule", job_id, "--at", "2027-03-01T00:00:00Z", "--json")
+    assert moved.json["next_fires_at"] == "2027-03-01T00:00:00.000Z"
+    assert "CANCELLED" in (await rota("cancel", job_id)).out
+    assert (await rota("job", job_id, "--json")).json["status"] == "CANCELLED"
+
+
+async def test_a_recurring_job_by_cron_and_zone(rota: Shell) -> None:
+    done = await rota("submit", "echo", "--cron", "30 10 * * FRI", "--tz", "Europe/Berlin", "--priority", "3", "--json")
+
+    assert done.json["schedule"] == {"type": "CRON", "expression": "30 10 * * FRI", "time_zone": "Europe/Berlin"}
+    assert done.json["next_fires_at"] == "2027-01-08T09:30:00.000Z"
+    assert (await rota("run", done.json["id"], "--json")).json["run"] == 1
+
+
+async def test_dead_letters_are_listed_and_redriven(rota: Shell, store: PostgresStore) -> None:
+    await rota("submit", "echo", "--max-retries", "0")
+    [claimed] = await claim(store)
+    await store.finish([ended(claimed, Raised("ValueError: no"))])
+
+    assert "ValueError: no" in (await rota("dead-letters")).out
+    assert "ValueError: no" in (await rota("execution", str(claimed.key))).out
+    assert (await rota("dead-letters", "redrive")).code == 2
+    assert (await rota("dead-letters", "redrive", "--all", "--json")).json["redriven"] == [f"{claimed.key}-1"]
+    assert "No dead letters." in (await rota("dead-letters")).out
+
+
+async def test_waiting_tells_by_its_exit_code_how_it_went(rota: Shell, store: PostgresStore) -> None:
+    for outcome, code in ((None, 0), (Raised("no", final=True), 1)):
+        waiting = asyncio.create_task(rota("submit", "echo", "--wait"))
+        claimed = await eventually(lambda: claim(store))
+        await store.finish([ended(claimed[0], outcome)])
+        assert (await waiting).code == code
+
+
+async def test_workers_and_keys(rota: Shell, store: PostgresStore) -> None:
+    await a_worker(store, "w-alice")
+    assert "w-alice" in (await rota("workers")).out
+
+    made = await rota("keys", "create", "--user", "ann", "--scope", "read", "--json")
+    listed = (await rota("keys", "list", "--json")).json["keys"]
+    assert made.json["key"].startswith("rota_")
+    assert {key["user_id"] for key in listed} == {"admin", "ann"}
+    assert made.json["key"] not in json.dumps(listed)
+    assert (await rota("keys", "revoke", made.json["id"])).code == 0
+    assert (await rota("keys", "revoke", made.json["id"])).code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["submit", "echo", "--cron", "0 0 30 2 *"], 2, "never"),
+        (["submit", "echo", "--at", "tomorrow"], 2, "ISO 8601"),
+        (["submit", "echo", "-p", "nonsense"], 2, "key=value"),
+        (["submit", "echo", "--at", "2027-01-01T00:00:00Z", "--cron", "* * * * *"], 2, "exclude each other"),
+        (["jobs", "--status", "happy"], 2, "is not a status"),
+        (["job", "nope"], 1, "no job"),
+        (["cancel", "01900000-0000-7000-8000-000000000000"], 1, "no job"),
+        (["reschedule", "x"], 2, "say what is to change"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_a_sentence(rota: Shell, arguments: list[str], code: int, words: str) -> None:
+    done = await rota(*arguments)
+
+    assert (done.code, words in done.err) == (code, True), done
+
+
+async def test_nobody_there_is_told_apart() -> None:
+    away = Shell(ROTA_URL="http://127.0.0.1:1", ROTA_API_KEY="rota_x")
+
+    assert (await away("jobs")).code == 3
+    no_folder = await away("keys", "list", "--data", "/nonexistent/rota-data")
+    assert (no_folder.code, "rota up" in no_folder.err) == (1, True)
