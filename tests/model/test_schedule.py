@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rota.model.cron import DstFold, DstGap
 from rota.model.errors import InvalidField
 from rota.model.instants import LATEST
 from rota.model.schedule import ByCron, Every, Recurring, ScheduleText, parse_when, schedule_text
@@ -378,3 +379,95 @@ def test_what_is_answered_can_be_sent_again(rhythm: Every | ByCron) -> None:
 @given(st.builds(Recurring, st.builds(Every, intervals, moments), st.none() | moments, st.none() | moments))
 def test_a_schedule_reads_as_it_was_stored(schedule: Recurring) -> None:
     assert msgspec.json.decode(msgspec.json.encode(schedule), type=Recurring) == schedule
+
+
+# The rules for the clocks, and repeating intervals
+
+
+def next_firings(schedule: Recurring, after: str, count: int) -> list[str]:
+    found: list[str] = []
+    moment: datetime | None = datetime.fromisoformat(after)
+    while len(found) < count and moment is not None:
+        moment = schedule.after(moment)
+        found += [] if moment is None else [moment.strftime("%m-%dT%H:%M")]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["03-13T07:30", "03-14T07:30", "03-15T06:30"]),
+        ({"dst_gap": DstGap.SKIP}, ["03-13T07:30", "03-15T06:30", "03-16T06:30"]),
+        ({"dst_gap": DstGap.AT_TRANSITION}, ["03-13T07:30", "03-14T07:00", "03-15T06:30"]),
+    ],
+)
+def test_a_time_that_does_not_exist_follows_the_jobs_rule(options: dict[str, DstGap], expected: list[str]) -> None:
+    """02:30 in New York, where the clocks go from 02:00 to 03:00 on 14 March 2027."""
+    schedule = recurring(ScheduleText("CRON", "30 2 * * *", "America/New_York", **options))  # type: ignore[arg-type]
+
+    assert next_firings(schedule, "2027-03-12T12:00+00:00", 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("fold", "expected"),
+    [
+        (None, ["11-06T05:30", "11-07T05:30", "11-08T06:30"]),
+        (DstFold.SECOND, ["11-06T05:30", "11-07T06:30", "11-08T06:30"]),
+        (DstFold.BOTH, ["11-06T05:30", "11-07T05:30", "11-07T06:30"]),
+    ],
+)
+def test_a_time_that_comes_twice_follows_the_jobs_rule(fold: DstFold | None, expected: list[str]) -> None:
+    schedule = recurring(ScheduleText("CRON", "30 1 * * *", "America/New_York", dst_fold=fold))
+
+    assert next_firings(schedule, "2027-11-05T12:00+00:00", 3) == expected
+
+
+def test_quartz_counts_the_days_of_the_week_from_sunday_as_one() -> None:
+    quartz = recurring(ScheduleText("CRON", "0 0 10 ? * 6", dialect="quartz"))
+    unix = recurring("0 10 * * 5")
+
+    assert next_firings(quartz, "2027-01-01T00:00+00:00", 5) == next_firings(unix, "2027-01-01T00:00+00:00", 5)
+
+
+def test_a_repeating_interval_fires_so_often_from_its_start_on() -> None:
+    schedule = recurring("R3/2027-01-01T00:00:00Z/PT1H")
+
+    assert next_firings(schedule, "2026-01-01T00:00+00:00", 9) == ["01-01T00:00", "01-01T01:00", "01-01T02:00"]
+    assert next_firings(schedule, "2027-01-01T01:30+00:00", 9) == ["01-01T02:00"]
+    assert next_firings(recurring("R/2027-01-01T00:00:00Z/P1D"), "2027-01-05T00:00+00:00", 2) == [
+        "01-06T00:00",
+        "01-07T00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ScheduleText("CRON", "30 2 * * *", "Europe/Berlin", "quartz", DstGap.SKIP, DstFold.BOTH),
+        "R3/2027-01-01T00:00:00Z/PT1H",
+    ],
+)
+def test_what_is_answered_with_all_its_options_can_be_sent_again(text: str | ScheduleText) -> None:
+    schedule = recurring(text)
+
+    assert recurring(schedule_text(schedule)) == schedule
+
+
+@pytest.mark.parametrize(
+    ("schedule", "field"),
+    [
+        (ScheduleText("INTERVAL", "PT1H", dialect="quartz"), "schedule.dialect"),
+        (ScheduleText("DATE", "2027-01-31T12:00:00Z", dst_gap=DstGap.SKIP), "schedule.dst_gap"),
+        (ScheduleText("NOW", dst_fold=DstFold.BOTH), "schedule.dst_fold"),
+        ("R0/2027-01-01T00:00:00Z/PT1H", "schedule"),
+        ("R5/PT1H", "schedule"),
+        ("R5/2027-01-01T00:00:00/PT1H", "schedule"),
+        ("R5/2027-01-01T00:00:00Z/PT0.5S", "schedule"),
+        ("R99999999999/2027-01-01T00:00:00Z/PT1H", "schedule"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(schedule: str | ScheduleText, field: str) -> None:
+    with pytest.raises(InvalidField) as refusal:
+        parse_when(schedule)
+
+    assert refusal.value.field == field

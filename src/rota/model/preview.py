@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from rota.model.cron import Cron, DstFold, DstGap
 from rota.model.describe import describe, describe_interval, in_words, listed
 from rota.model.instants import LATEST, print_instant
-from rota.model.schedule import ByCron, Every, Recurring
+from rota.model.schedule import ByCron, Every, Recurring, parsed
 
 # Far enough to meet every change of the clocks in a year, also for who looks a few days after one.
 AHEAD: Final = timedelta(days=396)
@@ -77,8 +77,8 @@ def clock_of(schedule: Timetable) -> Clock | None:
     match schedule:
         case Clock():
             return schedule
-        case Recurring(rhythm=ByCron(expression, time_zone)):
-            return Clock(Cron.parse(expression), ZoneInfo(time_zone))
+        case Recurring(rhythm=ByCron(expression, time_zone, dialect, dst_gap, dst_fold)):
+            return Clock(parsed(expression, dialect), ZoneInfo(time_zone), dst_gap, dst_fold)
         case _:
             return None
 

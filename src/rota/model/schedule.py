@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TypeVar
+from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from msgspec import Struct
 
-from rota.model.cron import Cron
+from rota.model.cron import Cron, DstFold, DstGap
 from rota.model.errors import InvalidField, InvalidSchedule, quoted
 from rota.model.instants import (
     LATEST,
@@ -25,27 +26,34 @@ from rota.model.instants import (
 SHORTEST_INTERVAL = timedelta(seconds=1)
 _JUST_BEFORE = timedelta(microseconds=1)
 _When = TypeVar("_When")
+_REPEATING = re.compile(r"R(\d{0,9})/", re.ASCII | re.IGNORECASE)
 
 
 class Every(Struct, frozen=True, tag="INTERVAL"):
-    """Every so much elapsed time, counted from `anchor` (set when the job is accepted)."""
+    """Every so much elapsed time, counted from `anchor` (set when the job is accepted), `times` often or for ever."""
 
     interval: timedelta
     anchor: datetime | None = None
+    times: int | None = None
 
     def after(self, moment: datetime) -> datetime | None:
         assert self.anchor is not None, "an interval is anchored before it is asked"
-        if moment < self.anchor:
-            return self.anchor
-        return self.anchor + ((moment - self.anchor) // self.interval + 1) * self.interval
+        nth = 0 if moment < self.anchor else (moment - self.anchor) // self.interval + 1
+        return None if self.times is not None and nth >= self.times else self.anchor + nth * self.interval
 
 
 class ByCron(Struct, frozen=True, tag="CRON"):
+    """`dst_fold` None is the first of two, or elapsed time for a pattern that covers every hour: see docs/cron.md."""
+
     expression: str
     time_zone: str = "UTC"
+    dialect: str = "unix"
+    dst_gap: DstGap = DstGap.SHIFT
+    dst_fold: DstFold | None = None
 
     def after(self, moment: datetime) -> datetime | None:
-        return _parsed(self.expression).after(moment, ZoneInfo(self.time_zone))
+        zone = ZoneInfo(self.time_zone)
+        return parsed(self.expression, self.dialect).after(moment, zone, dst_gap=self.dst_gap, dst_fold=self.dst_fold)
 
 
 class Recurring(Struct, frozen=True):
@@ -72,20 +80,23 @@ class Recurring(Struct, frozen=True):
         if isinstance(self.rhythm, ByCron) or self.rhythm.anchor is not None:
             return self
         anchor = self.starts_at or whole_milliseconds(now)
-        return msgspec.structs.replace(self, rhythm=Every(self.rhythm.interval, anchor))
+        return msgspec.structs.replace(self, rhythm=msgspec.structs.replace(self.rhythm, anchor=anchor))
 
 
 @lru_cache(maxsize=100_000)
-def _parsed(expression: str) -> Cron:
-    return Cron.parse(expression)
+def parsed(expression: str, dialect: str) -> Cron:
+    return Cron.parse(expression, dialect=dialect)
 
 
-class ScheduleText(Struct, frozen=True, forbid_unknown_fields=True):
-    """A schedule as it is sent and answered."""
+class ScheduleText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A schedule as it is sent and answered. All but the first two go with cron."""
 
     type: str
     expression: str | None = None
     time_zone: str | None = None
+    dialect: Literal["unix", "quartz"] | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
 
 
 def parse_when(
@@ -113,53 +124,79 @@ def parse_when(
 
 
 def _rhythm_of(schedule: str | ScheduleText | None, time_zone: str | None) -> Every | ByCron | datetime | None:
-    match schedule:
-        case None:
-            return _without_zone(time_zone, None)
-        case str():
-            return _guess(schedule.strip(), time_zone)
-        case ScheduleText(kind, expression, own_zone):
-            return _typed(kind.upper(), (expression or "").strip(), own_zone or time_zone)
-
-
-def _guess(text: str, time_zone: str | None) -> Every | ByCron | datetime | None:
-    if text.lower() == "now":
-        return _typed("NOW", "", time_zone)
-    if looks_like_instant(text):
-        return _typed("DATE", text, time_zone)
-    if text[:1] in ("P", "p"):
-        return _typed("INTERVAL", text, time_zone)
-    return _typed("CRON", text, time_zone)
-
-
-def _typed(kind: str, expression: str, time_zone: str | None) -> Every | ByCron | datetime | None:
-    match kind:
+    text = ScheduleText("NOW") if schedule is None else typed(schedule)
+    text = msgspec.structs.replace(text, time_zone=text.time_zone or time_zone)
+    expression = (text.expression or "").strip()
+    match text.type.upper():
         case "NOW":
             if expression:
                 raise InvalidSchedule("schedule", "NOW takes no expression; leave it out")
-            return _without_zone(time_zone, None)
+            return _plain(text, None)
         case "DATE":
-            return _without_zone(time_zone, parse_instant(expression, "schedule"))
+            return _plain(text, parse_instant(expression, "schedule"))
         case "INTERVAL":
-            return _without_zone(time_zone, _every(expression))
+            return _plain(text, _every(expression))
         case "CRON":
-            _parsed(expression)
-            return ByCron(expression, known_zone(time_zone or "UTC"))
-        case _:
+            return _by_cron(text, expression)
+        case kind:
             raise InvalidSchedule("schedule.type", f"{quoted(kind)} is not one of CRON, DATE, INTERVAL, NOW")
 
 
+def typed(schedule: str | ScheduleText) -> ScheduleText:
+    """A schedule of one line, told by its looks."""
+    if isinstance(schedule, ScheduleText):
+        return schedule
+    text = schedule.strip()
+    if text.lower() == "now":
+        return ScheduleText("NOW")
+    if looks_like_instant(text):
+        return ScheduleText("DATE", text)
+    if text[:1] in ("P", "p") or _REPEATING.match(text):
+        return ScheduleText("INTERVAL", text)
+    return ScheduleText("CRON", text)
+
+
+def _by_cron(text: ScheduleText, expression: str) -> ByCron:
+    rhythm = ByCron(
+        expression,
+        known_zone(text.time_zone or "UTC"),
+        text.dialect or "unix",
+        text.dst_gap or DstGap.SHIFT,
+        text.dst_fold,
+    )
+    parsed(rhythm.expression, rhythm.dialect)
+    return rhythm
+
+
 def _every(text: str) -> Every:
-    interval = parse_duration(text, "schedule")
-    interval = timedelta(milliseconds=interval // timedelta(milliseconds=1))
+    """`PT15M`, or `R5/2027-01-01T00:00:00Z/PT1H`: five times from then on."""
+    if not (repeating := _REPEATING.match(text)):
+        return Every(_interval(text))
+    start, slash, interval = text[repeating.end() :].partition("/")
+    if not slash:
+        raise InvalidSchedule(
+            "schedule", f"{quoted(text)} is not R[n]/start/interval, like R5/2027-01-01T00:00:00Z/PT1H"
+        )
+    times = int(repeating[1]) if repeating[1] else None
+    if times == 0:
+        raise InvalidSchedule("schedule", f"{quoted(text)} never fires; write R for ever, or R1 and more")
+    return Every(_interval(interval), parse_instant(start, "schedule"), times)
+
+
+def _interval(text: str) -> timedelta:
+    interval = timedelta(milliseconds=parse_duration(text, "schedule") // timedelta(milliseconds=1))
     if interval < SHORTEST_INTERVAL:
         raise InvalidSchedule("schedule", f"{quoted(text)} is shorter than the shortest interval, PT1S")
-    return Every(interval)
+    return interval
 
 
-def _without_zone(time_zone: str | None, when: _When) -> _When:
-    if time_zone is not None:
+def _plain(text: ScheduleText, when: _When) -> _When:
+    """What takes none of the things that go with cron expressions."""
+    if text.time_zone is not None:
         raise InvalidField("time_zone", "goes with cron expressions only; an instant carries its own offset")
+    for field in ("dialect", "dst_gap", "dst_fold"):
+        if getattr(text, field) is not None:
+            raise InvalidField(f"schedule.{field}", "goes with cron expressions only; leave it out")
     return when
 
 
@@ -175,8 +212,18 @@ def _zones() -> frozenset[str]:
 
 
 def schedule_text(recurring: Recurring) -> ScheduleText:
+    """As it was sent; what is as usual is left out."""
     match recurring.rhythm:
-        case ByCron(expression, zone):
-            return ScheduleText("CRON", expression, zone)
+        case ByCron(expression, zone, dialect, dst_gap, dst_fold):
+            return ScheduleText(
+                "CRON",
+                expression,
+                zone,
+                "quartz" if dialect == "quartz" else None,
+                None if dst_gap is DstGap.SHIFT else dst_gap,
+                dst_fold,
+            )
+        case Every(interval, anchor, times) if anchor is not None and times is not None:
+            return ScheduleText("INTERVAL", f"R{times}/{print_instant(anchor)}/{print_duration(interval)}")
         case Every(interval):
             return ScheduleText("INTERVAL", print_duration(interval))

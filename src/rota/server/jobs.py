@@ -17,7 +17,7 @@ from rota.model.instants import parse_instant, whole_milliseconds
 from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, new_job_id
 from rota.model.policy import Unplanned, plan_for
 from rota.model.query import MOST_PER_PAGE, JobFilter, Page, parse_token, print_token
-from rota.model.schedule import ByCron, Recurring, ScheduleText, parse_when, schedule_text
+from rota.model.schedule import ByCron, Recurring, ScheduleText, parse_when, schedule_text, typed
 from rota.server.answers import execution_view, job_view
 from rota.server.bodies import BatchBody, JobBody, JobPatch, definition_of, patched
 from rota.server.http import MANY, Call, answer
@@ -267,18 +267,26 @@ async def _settle(call: Call, job: Job, now: datetime) -> None:
         await call.store.plan([plan])
 
 
+def _completed(text: ScheduleText, old: ScheduleText, zone: str | None) -> ScheduleText:
+    """Only what is named changes: another expression stays in its zone and with its rules for the clocks."""
+    return ScheduleText(
+        "CRON",
+        text.expression,
+        zone or text.time_zone or old.time_zone,
+        text.dialect or old.dialect,
+        text.dst_gap or old.dst_gap,
+        text.dst_fold or old.dst_fold,
+    )
+
+
 def _new_schedule(job: Job, patch: JobPatch) -> Recurring:
     old = job.schedule
     assert old is not None
-    text: str | ScheduleText = schedule_text(old) if patch.schedule is UNSET else patch.schedule
-    zone = patch.time_zone or None
-    if isinstance(text, ScheduleText) and zone is not None:
-        text = ScheduleText(text.type, text.expression, zone)
+    text = schedule_text(old) if patch.schedule is UNSET else typed(patch.schedule)
+    if isinstance(old.rhythm, ByCron) and text.type.upper() == "CRON":
+        text = _completed(text, schedule_text(old), patch.time_zone or None)
     start, end = patch.execution_start_time or None, patch.execution_end_time or None
-    when = parse_when(text, start=start, end=end, time_zone=zone)
-    if isinstance(when, Recurring) and isinstance(when.rhythm, ByCron) and isinstance(old.rhythm, ByCron):
-        named = zone or (text.time_zone if isinstance(text, ScheduleText) else None)
-        when = Recurring(ByCron(when.rhythm.expression, named or old.rhythm.time_zone), when.starts_at, when.ends_at)
+    when = parse_when(text, start=start, end=end, time_zone=patch.time_zone or None)
     if not isinstance(when, Recurring):
         raise InvalidField("schedule", "a recurring job cannot become one-shot; cancel it and submit a new one")
     return Recurring(
