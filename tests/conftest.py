@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from rota.scheduler.janitor import KEEP
 from rota.store.postgres.engine import PostgresStore
 from tests.support.clock import FakeClock
 from tests.support.database import a_database, a_server
@@ -29,5 +30,14 @@ def clock() -> FakeClock:
 @pytest.fixture
 async def store(dsn: str, clock: FakeClock) -> AsyncIterator[PostgresStore]:
     opened = await PostgresStore.open(dsn, clock=clock)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def live(dsn: str) -> AsyncIterator[PostgresStore]:
+    """The store on the database's own clock, as real processes have it."""
+    opened = await PostgresStore.open(dsn)
+    await opened.maintain(keep=KEEP)
     yield opened
     await opened.aclose()

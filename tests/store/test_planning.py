@@ -7,9 +7,8 @@ from rota.model.execution import Claimed, Status
 from rota.model.job import JobStatus, Overlap
 from rota.scheduler.planner import Planner
 from rota.store.postgres.engine import PostgresStore
-from rota.store.protocol import RecurringChange
 from tests.support.clock import FakeClock
-from tests.support.jobs import a_recurring_job, claim, ended, executions, submit
+from tests.support.jobs import a_change, a_recurring_job, claim, ended, executions, submit
 
 EVERY_MINUTE = "* * * * *"
 
@@ -165,18 +164,8 @@ async def test_a_change_withdraws_what_was_planned(store: PostgresStore, clock: 
     clock.advance(seconds=57)
     await Planner(store).step()
     [seen] = await store.find_jobs([job.id])
-    assert seen.schedule is not None
     later = clock.moment + timedelta(hours=1)
-    change = RecurringChange(
-        id=job.id,
-        revision=seen.revision,
-        seen_next=seen.cursor,
-        withdraws=seen.planned,
-        definition=seen.definition,
-        schedule=seen.schedule,
-        overlap="skip",
-        next_fires_at=later,
-    )
+    change = a_change(seen, next_fires_at=later)
 
     assert await store.change_recurring(change)
     assert not await store.change_recurring(change), "it was made from an older revision"
@@ -191,20 +180,8 @@ async def test_a_change_that_races_a_planner_is_told_to_look_again(store: Postgr
     [seen] = await store.find_jobs([job.id])
     clock.advance(seconds=57)
     await Planner(store).step()
-    assert seen.schedule is not None
 
-    changed = await store.change_recurring(
-        RecurringChange(
-            id=job.id,
-            revision=seen.revision,
-            seen_next=seen.cursor,
-            withdraws=seen.planned,
-            definition=seen.definition,
-            schedule=seen.schedule,
-            overlap="skip",
-            next_fires_at=None,
-        )
-    )
+    changed = await store.change_recurring(a_change(seen, next_fires_at=None))
 
     assert not changed
     assert len(await executions(store)) == 1
@@ -255,19 +232,7 @@ async def test_a_job_that_allowed_overlap_waits_for_what_is_still_open(store: Po
     await planner.step()
     running = await claim(store)
     [seen] = await store.find_jobs([job.id])
-    assert seen.schedule is not None
-    changed = await store.change_recurring(
-        RecurringChange(
-            id=job.id,
-            revision=seen.revision,
-            seen_next=seen.cursor,
-            withdraws=seen.planned,
-            definition=seen.definition,
-            schedule=seen.schedule,
-            overlap="skip",
-            next_fires_at=clock.moment + timedelta(seconds=1),
-        )
-    )
+    changed = await store.change_recurring(a_change(seen, next_fires_at=clock.moment + timedelta(seconds=1)))
 
     clock.advance(seconds=3)
     await planner.step()

@@ -14,7 +14,7 @@ from rota.model.query import ExecutionFilter, Page
 from rota.model.retry import Done, Outcome, ending_for
 from rota.model.schedule import Recurring, parse_when
 from rota.model.worker import NewWorker
-from rota.store.protocol import Accepted, Store, Submission
+from rota.store.protocol import Accepted, RecurringChange, Store, Submission
 
 ALICE = "w-alice"
 BOB = "w-bob"
@@ -49,6 +49,21 @@ def a_recurring_job(
         recurring=recurring,
         fires_at=recurring.after(now),
         overlap=overlap,
+    )
+
+
+def a_change(seen: Job, *, next_fires_at: datetime | None, overlap: Overlap = Overlap.SKIP) -> RecurringChange:
+    """Of when a job fires next, made from what was seen of it."""
+    assert seen.schedule is not None
+    return RecurringChange(
+        id=seen.id,
+        revision=seen.revision,
+        seen_next=seen.cursor,
+        withdraws=seen.planned,
+        definition=seen.definition,
+        schedule=seen.schedule,
+        overlap=overlap.value,
+        next_fires_at=next_fires_at,
     )
 
 

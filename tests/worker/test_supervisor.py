@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from rota.model.execution import Status
-from rota.scheduler.janitor import KEEP
 from rota.store.postgres.engine import PostgresStore
 from rota.store.protocol import WorkSource
 from rota.worker.children import WorkerBroken
@@ -22,14 +21,6 @@ from tests.support.jobs import a_job, executions, submit
 from tests.support.processes import eventually
 
 APP = "tests.cluster.tasks:app"
-
-
-@pytest.fixture
-async def live(dsn: str) -> AsyncIterator[PostgresStore]:
-    opened = await PostgresStore.open(dsn)
-    await opened.maintain(keep=KEEP)
-    yield opened
-    await opened.aclose()
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ RotaError
 ├── TooLarge               more than we take in one request              413
 └── StoreError
     ├── StoreUnavailable   worth trying again                            503
-    └── SchemaMismatch     the database is of another version            500
+    ├── SchemaMismatch     the database is of another version            500
+    └── FolderInUse        another process has this data folder          (store/embedded.py)
 """
 
 from __future__ import annotations
