@@ -17,7 +17,7 @@ import msgspec
 from yarl import URL
 
 from rota.api import ExecutionDetail, ExecutionsView, ExecutionView, JobsView, JobView, RedriveView, WorkersView
-from rota.model.errors import RotaError
+from rota.model.errors import InvalidField, RotaError, quoted
 from rota.settings import Settings
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "FINISHED"})
@@ -57,6 +57,10 @@ class AsyncClient:
         found = Settings.read().server()
         self._url = (url or found.url).rstrip("/")
         self._api_key = api_key or found.api_key
+        if not self._url.startswith(("http://", "https://")):
+            raise InvalidField("ROTA_URL", f"{quoted(self._url)} is no address; write it like http://127.0.0.1:7070")
+        if self._api_key and not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise InvalidField("ROTA_API_KEY", "has characters that no key has")
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -258,6 +262,8 @@ def _refusal(status: int, content: bytes) -> RotaError:
     detail = str(problem.get("detail") or f"The server answered {status}.")
     if status == 503:
         return ServerUnreachable(detail)
+    if status == 401:
+        detail += " The client takes it from ROTA_API_KEY, or from the admin.key that `rota up` leaves in its folder."
     return RequestRefused(status, detail, problem.get("field"))
 
 
@@ -284,7 +290,13 @@ class Client:
         async def run() -> _R:
             return await awaitable
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # A Ctrl-C ends the waiting here; the other thread should hear of it.
+            future.cancel()
+            raise
 
     submit = _at_once(AsyncClient.submit)
     submit_many = _at_once(AsyncClient.submit_many)

@@ -109,7 +109,7 @@ async def test_workers_and_keys(rota: Shell, store: PostgresStore) -> None:
     assert {key["user_id"] for key in listed} == {"admin", "ann"}
     assert made.json["key"] not in json.dumps(listed)
     assert (await rota("keys", "revoke", made.json["id"])).code == 0
-    assert (await rota("keys", "revoke", made.json["id"])).code == 2
+    assert (await rota("keys", "revoke", made.json["id"])).code == 1
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,35 @@ async def test_what_is_wrong_is_said_in_a_sentence(rota: Shell, arguments: list[
     assert (done.code, words in done.err) == (code, True), done
 
 
+async def test_what_users_write_is_shown_as_it_is(rota: Shell) -> None:
+    done = await rota("submit", "[/evil]", "-p", "x=[null,true]", "-p", "y=see [red]here[/red]")
+
+    assert '{"x":[null,true],"y":"see [red]here[/red]"}' in done.out
+    assert "[/evil]" in (await rota("jobs")).out
+
+
+async def test_waiting_for_what_never_ends_is_refused(rota: Shell) -> None:
+    done = await rota("submit", "echo", "--cron", "@daily", "--wait")
+
+    assert (done.code, "runs once" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("app", ["tests.no_such_module:app", ":app", "tasks.py", "tests.cluster.tasks:nothing"])
+async def test_an_app_that_cannot_be_loaded_is_one_sentence(rota: Shell, app: str) -> None:
+    done = await rota("worker", app)
+
+    assert (done.code, "The app cannot be loaded: APP:" in done.err) == (2, True), done
+
+
+async def test_an_address_that_is_none_is_told() -> None:
+    for environment in ({"ROTA_URL": "127.0.0.1:7070"}, {"ROTA_API_KEY": "ü"}):
+        done = await Shell(**environment)("jobs")
+        assert (done.code, next(iter(environment)) in done.err) == (2, True), done
+
+
 async def test_nobody_there_is_told_apart() -> None:
     away = Shell(ROTA_URL="http://127.0.0.1:1", ROTA_API_KEY="rota_x")
 
     assert (await away("jobs")).code == 3
     no_folder = await away("keys", "list", "--data", "/nonexistent/rota-data")
-    assert (no_folder.code, "rota up" in no_folder.err) == (1, True)
+    assert (no_folder.code, "rota up" in no_folder.err) == (3, True)

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
 
-from rota.client import AsyncClient
+from rota.api import JobView
+from rota.client import AsyncClient, ServerUnreachable
 from tests.cluster.tasks import notes
 from tests.support.ports import free_ports
 from tests.support.processes import children_of, eventually, kill, rota
@@ -115,6 +117,29 @@ async def test_after_kill_9_of_everything_every_acknowledged_job_runs(folder: Pa
 
     seen = set(notes(tmp_path / "notes"))
     assert {f"{n}/{k}" for n in range(20) for k in range(50)} <= seen
+
+
+async def test_when_postgresql_dies_it_is_started_again(folder: Path, port: int) -> None:
+    with rota("up", "--data", str(folder), "--port", str(port)) as process:
+        await eventually(lambda: is_up(folder, port))
+        async with client_of(folder, port) as client:
+            before = await client.submit("echo", at="2100-01-01T00:00:00Z")
+            postmaster = int((folder / "pg" / "postmaster.pid").read_text().split()[0])
+            os.kill(postmaster, signal.SIGKILL)
+
+            after = await eventually(lambda: submitted(client))
+            assert after is not None
+            assert (await client.wait(after.id, timeout=60)).status == "COMPLETED"
+            assert (await client.get(before.id)).status == "SCHEDULED"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+async def submitted(client: AsyncClient) -> JobView | None:
+    """None while the database is still away."""
+    with suppress(ServerUnreachable):
+        return await client.submit("echo")
+    return None
 
 
 async def test_the_docs_and_health_need_no_key(folder: Path, port: int) -> None:

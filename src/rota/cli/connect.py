@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rota.client import Client
-from rota.model.errors import StoreError
+from rota.model.errors import StoreUnavailable
 from rota.store.postgres.engine import PostgresStore
 
 Data = Annotated[Path, typer.Option("--data", envvar="ROTA_DATA", help="The folder `rota up` keeps everything in.")]
@@ -30,7 +30,9 @@ def dsn_of(database: str | None, data: Path) -> str:
 
     dsn = running_dsn(data)
     if dsn is None:
-        raise StoreError(f"No Rota is running in {data}. Start one with `rota up`, or name a database with --database.")
+        raise StoreUnavailable(
+            f"No Rota is running in {data}. Start one with `rota up`, or name a database with --database."
+        )
     return dsn
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from rota.api import JobView
 from rota.cli import show
 from rota.cli.connect import AsJson, client
+from rota.client import Client, RequestRefused
 
+# After so many seconds of waiting one asks why.
+PATIENCE = 5.0
 Id = Annotated[str, typer.Argument(help="A job id.")]
 At = Annotated[str | None, typer.Option(help="At this instant: 2027-01-31T10:30:00Z.")]
 Every = Annotated[str | None, typer.Option(help="Every ISO 8601 duration: PT15M.")]
@@ -28,9 +33,9 @@ def submit(
     every: Every = None,
     cron: Cron = None,
     tz: Zone = None,
-    priority: Annotated[int, typer.Option(min=0, max=9)] = 0,
-    queue: Annotated[str, typer.Option()] = "default",
-    max_retries: Annotated[int | None, typer.Option(min=0)] = None,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="A step up is a head start of five seconds.")] = 0,
+    queue: Annotated[str, typer.Option(help="The queue whose workers may take it.")] = "default",
+    max_retries: Annotated[int | None, typer.Option(min=0, max=1000, help="How often it is tried again.")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit 1 unless it completed.")] = False,
     json: AsJson = False,
@@ -40,16 +45,35 @@ def submit(
     if max_retries is not None:
         options["max_retries"] = max_retries
     _one_of(at, every, cron)
+    if wait and (every or cron):
+        raise typer.BadParameter("--wait goes with a job that runs once; this one never ends by itself")
     with client() as rota:
         job = rota.submit(
             task, _parameters(parameter), at=at, every=every, cron=cron, tz=tz, idempotency_key=key, **options
         )
         if wait:
             with show.err.status(f"waiting for {job.id}"):
-                job = rota.wait(job.id)
+                job = _waited(rota, job)
     show.as_json(job) if json else show.job(job)
     if wait and job.status != "COMPLETED":
         raise typer.Exit(1)
+
+
+def _waited(rota: Client, job: JobView) -> JobView:
+    try:
+        return rota.wait(job.id, timeout=PATIENCE)
+    except TimeoutError:
+        _explain(rota, job)
+    return rota.wait(job.id)
+
+
+def _explain(rota: Client, job: JobView) -> None:
+    """Why it may take for ever."""
+    with suppress(RequestRefused):
+        alive = [worker for worker in rota.workers().workers if worker.state == "ALIVE"]
+        if not any(job.task_id in worker.tasks and job.queue in worker.queues for worker in alive):
+            where = f"{job.task_id!r} in the queue {job.queue!r}"
+            show.err.print(f"No live worker serves {where}; start one with `rota worker module:app`.", markup=False)
 
 
 def list_jobs(
@@ -78,7 +102,7 @@ def job(id: Id, json: AsJson = False) -> None:
 
 def executions(
     job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
-    status: Annotated[str | None, typer.Option()] = None,
+    status: Annotated[str | None, typer.Option(help="For example running, completed, failed, skipped.")] = None,
     worker: Annotated[str | None, typer.Option(help="Only what runs or ran on this worker.")] = None,
     user: User = None,
     limit: Limit = 50,
@@ -116,7 +140,7 @@ def reschedule(
     every: Every = None,
     cron: Cron = None,
     tz: Zone = None,
-    priority: Annotated[int | None, typer.Option(min=0, max=9)] = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=9, help="Another priority.")] = None,
     json: AsJson = False,
 ) -> None:
     """Give a job another schedule or priority."""
@@ -168,7 +192,7 @@ def redrive(
     for name in done.redriven:
         show.out.print(f"redriven {name}")
     for refused in done.refused:
-        show.err.print(f"[red]refused[/red] {refused.id}: {refused.reason}")
+        show.err.print(f"refused {refused.id}: {refused.reason}", markup=False)
     if not done.redriven and not done.refused:
         show.out.print("[dim]No dead letters.[/dim]")
     if done.refused:
@@ -176,11 +200,15 @@ def redrive(
     return None
 
 
-def workers(json: AsJson = False) -> None:
-    """List the workers."""
+def workers(
+    all: Annotated[bool, typer.Option("--all", help="Also those that have stopped or died.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the workers that are alive."""
     with client() as rota:
         found = rota.workers()
-    show.as_json(found) if json else show.workers(found.workers)
+    chosen = [worker for worker in found.workers if all or worker.state == "ALIVE"]
+    show.as_json({"workers": chosen}) if json else show.workers(chosen)
 
 
 def _parameters(pairs: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from rota.cli import show
 from rota.cli.connect import AsJson, Data, Database, dsn_of, opened
-from rota.model.errors import InvalidField
+from rota.model.errors import Conflict, InvalidField
 from rota.model.keys import ApiKey, Scope
 from rota.settings import DEFAULT_DATA
 
@@ -68,5 +68,5 @@ def revoke(
             return await store.revoke_key(id)
 
     if not asyncio.run(end()):
-        raise InvalidField("ID", f"there is no key {id!r} that is not revoked")
+        raise Conflict(f"There is no key {id!r} that is not revoked.")
     show.out.print(f"Revoked {id}.")

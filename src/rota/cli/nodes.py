@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import errno
 import os
 import signal
 import socket
@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from rota.cli import show
 from rota.model.errors import RotaError
 from rota.scheduler.duties import run_duties, run_reaper
 from rota.scheduler.janitor import KEEP
@@ -38,7 +39,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise AddressInUse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --port.") from None
+        option = "--port" if error.errno == errno.EADDRINUSE else "--host"
+        raise AddressInUse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with {option}.") from None
     listener.listen(2048)
     return listener
 
@@ -100,7 +102,7 @@ async def run_server(dsn: str, host: str, port: int) -> None:
     stop = stop_on_signals()
     try:
         async with serving(create_app(store), listener):
-            logging.getLogger(__name__).info("server ready address=http://%s:%d", host, listener.getsockname()[1])
+            show.err.print(f"Rota serves http://{host}:{listener.getsockname()[1]}", highlight=False)
             await run_reaper(store, stop)
     finally:
         await store.aclose()
@@ -110,6 +112,7 @@ async def run_scheduler(dsn: str) -> None:
     await prepare(dsn)
     store = await PostgresStore.open(dsn)
     try:
+        show.err.print("Rota plans, reaps and cleans up.")
         await run_duties(store, stop_on_signals())
     finally:
         await store.aclose()
@@ -120,10 +123,18 @@ async def run_worker(dsn: str, settings: WorkerSettings) -> None:
         die_with_parent()
     store = await PostgresStore.open(dsn)
     stop = stop_on_signals()
+    supervisor = Supervisor(store, store.woken, settings)
+    helping = [asyncio.create_task(run_reaper(store, stop)), asyncio.create_task(_tell_ready(supervisor))]
     try:
-        async with asyncio.TaskGroup() as tasks:
-            reaping = tasks.create_task(run_reaper(store, stop))
-            await Supervisor(store, store.woken, settings).run(stop)
-            reaping.cancel()
+        await supervisor.run(stop)
     finally:
+        for helper in helping:
+            helper.cancel()
+        await asyncio.gather(*helping, return_exceptions=True)
         await store.aclose()
+
+
+async def _tell_ready(supervisor: Supervisor) -> None:
+    await supervisor.ready.wait()
+    if not os.environ.get("ROTA_DIE_WITH_PARENT"):
+        show.err.print("The worker is ready; Ctrl-C lets it finish what runs.")

@@ -9,12 +9,17 @@ from datetime import UTC, datetime
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rota.api import ExecutionDetail, ExecutionView, JobView, WorkerView
 from rota.model.keys import ApiKey
 
-out = Console()
+# A pipe has no width: nothing is cut for those who read by machine.
+out = Console() if sys.stdout.isatty() else Console(width=10_000)
 err = Console(stderr=True)
+# Words of users are text, never markup; only ours have colours.
+Cell = str | Text
+MOST_SHOWN = 500
 _COLOURS = {
     "COMPLETED": "green", "FAILED": "red", "RUNNING": "cyan", "RETRYING": "yellow", "QUEUED": "blue",
     "SCHEDULED": "blue", "CANCELLED": "dim", "SKIPPED": "dim", "ACTIVE": "green", "DEAD": "red", "ALIVE": "green",
@@ -25,19 +30,26 @@ def as_json(value: object) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
     lines = list(rows)
     if not lines:
         out.print(f"[dim]{empty}[/dim]")
         return
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
-        # Ids are there to be copied, so they are never cut; the rest gives way.
-        width = max(len(line[place]) for line in lines) if place == 0 else None
+        # Ids are there to be copied and statuses to be seen, so they are never cut; the rest gives way.
+        width = max(len(line[place]) for line in lines) if column in _NEVER_CUT else None
         grid.add_column(column, no_wrap=True, overflow="ellipsis", min_width=width)
     for line in lines:
-        grid.add_row(*line)
+        grid.add_row(*map(_text, line))
     out.print(grid)
+
+
+_NEVER_CUT = {"job", "execution", "worker", "key", "status", "state", "next", "when"}
+
+
+def _text(cell: Cell) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)
 
 
 def jobs(found: Iterable[JobView]) -> None:
@@ -55,7 +67,7 @@ def workers(found: Iterable[WorkerView]) -> None:
         (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues), ", ".join(w.tasks))
         for w in found
     ]
-    table(("id", "state", "running", "host", "queues", "tasks"), rows, empty="No workers.")
+    table(("worker", "state", "running", "host", "queues", "tasks"), rows, empty="No workers.")
 
 
 def keys(found: Iterable[ApiKey]) -> None:
@@ -63,14 +75,14 @@ def keys(found: Iterable[ApiKey]) -> None:
         (k.id, k.user_id, ", ".join(k.scopes), f"{k.created_at:%Y-%m-%d %H:%M}", "revoked" if k.revoked_at else "")
         for k in found
     ]
-    table(("id", "user", "scopes", "created", ""), rows, empty="No keys.")
+    table(("key", "user", "scopes", "created", ""), rows, empty="No keys.")
 
 
 def job(j: JobView) -> None:
-    pairs = [
+    pairs: list[tuple[str, Cell]] = [
         ("id", j.id), ("task", j.task_id), ("status", status(j.status)), ("schedule", when(j)),
         ("next", moment(j.next_fires_at)), ("user", j.user_id), ("priority", str(j.priority)), ("queue", j.queue),
-        ("parameters", msgspec.json.encode(j.parameters).decode()), ("created", moment(j.created_at)),
+        ("parameters", shown(j.parameters)), ("created", moment(j.created_at)),
     ]  # fmt: skip
     _pairs(pairs)
     if j.last_execution is not None:
@@ -80,34 +92,38 @@ def job(j: JobView) -> None:
 
 def execution(detail: ExecutionDetail) -> None:
     e = detail.execution
-    pairs = [
+    pairs: list[tuple[str, Cell]] = [
         ("id", e.id), ("status", status(e.status)), ("due", moment(e.due_at)), ("started", moment(e.started_at)),
         ("finished", moment(e.finished_at)), ("attempt", f"{e.attempt} ({e.failures} failed)"),
         ("worker", e.worker_id or ""), ("error", e.error or ""),
-        ("result", "" if e.result is None else msgspec.json.encode(e.result).decode()),
+        ("result", "" if e.result is None else shown(e.result)),
     ]  # fmt: skip
     if e.skipped is not None:
         pairs.append(("skipped", f"{e.skipped.count} firings up to {e.skipped.last}: {e.skipped.because}"))
     _pairs(pairs)
     for attempt in detail.attempts:
-        out.print(
-            f"  attempt {attempt.attempt} {attempt.verdict} {moment(attempt.ended_at)} {first_line(attempt.error)}"
-        )
+        line = f"  attempt {attempt.attempt} {attempt.verdict} {moment(attempt.ended_at)} {first_line(attempt.error)}"
+        out.print(Text(line))
 
 
-def _pairs(pairs: Iterable[tuple[str, str]]) -> None:
+def _pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
     grid = Table(box=None, show_header=False, pad_edge=False)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value:
-            grid.add_row(name, value)
+            grid.add_row(name, _text(value))
     out.print(grid)
 
 
-def status(word: str) -> str:
-    colour = _COLOURS.get(word)
-    return f"[{colour}]{word}[/{colour}]" if colour else word
+def status(word: str) -> Text:
+    return Text(word, style=_COLOURS.get(word, ""))
+
+
+def shown(value: object) -> str:
+    """JSON, as much of it as one wants to see at a glance."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(text)} characters; --json shows all)"
 
 
 def rhythm(j: JobView) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from rota.cli import show
 from rota.cli.nodes import bind, prepare, serving, stop_on_signals
 from rota.loop import pause
-from rota.model.errors import RotaError
+from rota.model.errors import RotaError, StoreError
 from rota.model.keys import Scope, hash_of
 from rota.scheduler.duties import run_duties
 from rota.server.app import create_app
+from rota.store.embedded import EmbeddedPostgres
 from rota.store.postgres.engine import PostgresStore
 
 ADMIN = "admin"
@@ -29,9 +30,10 @@ class WorkerDidNotStart(RotaError):
 async def up(
     app: str | None, data: Path, host: str, port: int, database: str | None, worker_options: list[str]
 ) -> None:
-    from rota.store.embedded import EmbeddedPostgres
-
-    data.mkdir(parents=True, exist_ok=True)
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{data} cannot be a data folder: {error.strerror}. Choose another with --data.") from None
     listener = bind(host, port)
     postgres = EmbeddedPostgres(data)
     try:
@@ -39,35 +41,56 @@ async def up(
             dsn: str = await asyncio.to_thread(postgres.start) if database is None else database
         with show.err.status("preparing the database"):
             await prepare(dsn)
-        await _run(app, dsn, data, listener, worker_options)
+        await _run(app, dsn, data, listener, worker_options, None if database else postgres)
     finally:
         listener.close()
         await asyncio.to_thread(postgres.stop)
 
 
-async def _run(app: str | None, dsn: str, data: Path, listener: socket.socket, worker_options: list[str]) -> None:
+async def _run(
+    app: str | None,
+    dsn: str,
+    data: Path,
+    listener: socket.socket,
+    worker_options: list[str],
+    postgres: EmbeddedPostgres | None,
+) -> None:
     stop = stop_on_signals()
     store = await PostgresStore.open(dsn)
     worker = Worker([*worker_options, *([app] if app else [])], dsn, data)
+    duties: list[asyncio.Task[None]] = []
     try:
         key = await ensure_admin_key(store, data / "admin.key")
         host, port = listener.getsockname()[:2]
         url = f"http://{host}:{port}"
         (data / "url").write_text(url + "\n")
         async with serving(create_app(store), listener):
-            duties = asyncio.create_task(run_duties(store, stop))
+            duties.append(asyncio.create_task(run_duties(store, stop)))
             with show.err.status("starting a worker"):
                 worker.start()
                 await worker.until_ready(store, stop)
-            keeping = asyncio.create_task(worker.keep_running(stop))
+            duties.append(asyncio.create_task(worker.keep_running(stop)))
+            if postgres is not None:
+                duties.append(asyncio.create_task(_keep_postgres(postgres, stop)))
             if not stop.is_set():
                 _welcome(url, key)
             await stop.wait()
-            show.err.print("[dim]stopping[/dim]")
-            await asyncio.gather(duties, keeping)
+            show.err.print("[dim]stopping: running work gets up to 30 s; Ctrl-C again ends it now[/dim]")
     finally:
+        stop.set()
+        await asyncio.gather(*duties, return_exceptions=True)
         await asyncio.to_thread(worker.end)
         await store.aclose()
+
+
+async def _keep_postgres(postgres: EmbeddedPostgres, stop: asyncio.Event) -> None:
+    """The server is a child like the worker: when it dies it is started again, on the same socket."""
+    while not stop.is_set():
+        if not postgres.alive:
+            show.err.print("[yellow]PostgreSQL ended; starting it again.[/yellow]")
+            await asyncio.to_thread(postgres.stop)
+            await asyncio.to_thread(postgres.start)
+        await pause(0.5, stop)
 
 
 async def ensure_admin_key(store: PostgresStore, file: Path) -> Path:
@@ -84,7 +107,7 @@ async def ensure_admin_key(store: PostgresStore, file: Path) -> Path:
 
 def _welcome(url: str, key: Path) -> None:
     show.out.print(f"[bold green]Rota is up[/bold green] at [bold]{url}[/bold]  (docs: {url}/docs)")
-    show.out.print(f"The admin key is in {key}. A first job:\n")
+    show.out.print(f"The admin key is in {key}. A first job:\n", markup=False, highlight=False, soft_wrap=True)
     show.out.print(
         f"  curl -s {url}/jobs -H \"Authorization: Bearer $(cat '{key}')\" "
         '-d \'{"task_id": "echo", "parameters": {"hello": "world"}}\'\n',
@@ -121,7 +144,9 @@ class Worker:
     async def keep_running(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             if self._process is not None and self._process.poll() is not None:
-                show.err.print(f"[yellow]The worker ended with code {self._process.returncode}; again.[/yellow]")
+                show.err.print(
+                    f"[yellow]The worker ended with code {self._process.returncode}; starting it again.[/yellow]"
+                )
                 self.start()
             await pause(1.0, stop)
 

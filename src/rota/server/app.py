@@ -151,12 +151,11 @@ def create_app(store: Store) -> Starlette:
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, []).append(endpoint)
     document = msgspec.json.encode(openapi(ENDPOINTS))
-    page = docs_page(ENDPOINTS)
     return Starlette(
         routes=[
             *(route(path, endpoints) for path, endpoints in paths.items()),
             Route("/openapi.json", lambda _: Response(document, media_type="application/json")),
-            Route("/docs", lambda _: HTMLResponse(page)),
+            Route("/docs", lambda request: HTMLResponse(docs_page(ENDPOINTS, str(request.base_url)))),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _plain},

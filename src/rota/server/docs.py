@@ -28,7 +28,7 @@ td {{ padding: .2rem .8rem .2rem 0; vertical-align: top }}
 <p>JSON in and out. Send <code>Authorization: Bearer rota_…</code>; <code>rota up</code> leaves an admin key in
 <code>rota-data/admin.key</code>. Errors are <code>application/problem+json</code> and name the field.
 The machine's version of this page is <a href="/openapi.json">/openapi.json</a>.</p>
-<pre>curl -s http://127.0.0.1:7070/jobs \\
+<pre>curl -s {address}jobs \\
   -H "Authorization: Bearer $(cat rota-data/admin.key)" \\
   -d '{{"task_id": "echo", "parameters": {{"hello": "world"}}}}'</pre>
 {endpoints}
@@ -36,8 +36,9 @@ The machine's version of this page is <a href="/openapi.json">/openapi.json</a>.
 """
 
 
-def docs_page(endpoints: list[Endpoint]) -> str:
-    return _PAGE.format(version=VERSION, endpoints="\n".join(_section(endpoint) for endpoint in endpoints))
+def docs_page(endpoints: list[Endpoint], address: str) -> str:
+    sections = "\n".join(_section(endpoint) for endpoint in endpoints)
+    return _PAGE.format(version=VERSION, address=escape(address), endpoints=sections)
 
 
 def _section(endpoint: Endpoint) -> str:

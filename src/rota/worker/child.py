@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import uvloop
 
 from rota.loop import uptime
+from rota.model.errors import RotaError
 from rota.model.retry import HandedBack, Outcome
 from rota.worker.builtin import builtin
 from rota.worker.executor import execute, printable
@@ -144,7 +145,8 @@ def _say_broken(end: socket.socket, error: BaseException) -> None:
     async def say() -> None:
         loop = asyncio.get_running_loop()
         transport, channel = await loop.create_connection(lambda: Channel(Orders, print, lambda: None), sock=end)
-        channel.send(Reports(broken=f"{type(error).__name__}: {printable(error)}"))
+        words = printable(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {printable(error)}"
+        channel.send(Reports(broken=words))
         transport.close()
 
     asyncio.run(say())

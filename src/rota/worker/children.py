@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from rota.model.definition import policy_of
-from rota.model.errors import RotaError
+from rota.model.errors import Invalid
 from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.child import TRUST
@@ -32,7 +32,7 @@ CANCEL_GRACE = 30.0
 NEIGHBOURS_GRACE = 5.0
 
 
-class WorkerBroken(RotaError):
+class WorkerBroken(Invalid):
     """The app cannot be loaded; starting again would not help."""
 
 

@@ -69,6 +69,9 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def load_app(path: str) -> App:
     """`package.module:app`, seen from the current folder."""
     module_name, _, attribute = path.partition(":")
+    if not module_name or module_name.endswith(".py"):
+        hint = f"{module_name.removesuffix('.py') or 'module'}:{attribute or 'app'}".replace("/", ".")
+        raise InvalidField("APP", f"{path!r} is not a module; write it like {hint}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

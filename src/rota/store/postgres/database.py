@@ -12,14 +12,15 @@ from typing import Any, TypeAlias
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from rota.model.errors import StoreError, StoreUnavailable
+from rota.model.errors import SchemaMismatch, StoreError, StoreUnavailable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 _AWAY = (asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError, OSError, TimeoutError)
-# SQLSTATE classes that mean "this cannot be": bad data, broken constraints, a statement that does not fit the schema.
+# SQLSTATE classes that mean "this cannot be": bad data, broken constraints, a wrong password, no such database, a
+# statement that does not fit the schema.
 # Whatever else goes wrong (no memory, no disk, no lock, shutting down) may be over by the next try.
-_REFUSALS = ("22", "23", "42")
+_REFUSALS = ("22", "23", "28", "3D", "42")
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # The hot statements say how they reach their rows (see sql/work.sql); on a fresh table the planner would know better.
@@ -128,6 +129,8 @@ class errors_in_our_words:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _AGAIN):
             raise TryAgain("The database asks to try again.") from error
+        if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError):
+            raise SchemaMismatch("The database has not the tables of this Rota; run `rota migrate` first.") from error
         if _is_refusal(error):
             raise StoreError(f"The database refused: {error}") from error
         if isinstance(error, (asyncpg.PostgresError, *_AWAY)):
