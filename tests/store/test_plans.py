@@ -62,7 +62,7 @@ def test_every_hot_statement_names_its_shard_wherever_it_touches_a_sharded_table
     assert len(shards) >= len(uses)
 
 
-@pytest.fixture(params=["empty", "small", "filled", "filled and analysed"])
+@pytest.fixture(params=["empty", "small", "filled", "filled and analysed", "drained and vacuumed"])
 async def connection(dsn: str, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     opened = await asyncpg.connect(dsn, server_settings=HOT)
     rows = {"empty": 0, "small": 20}.get(request.param, 20_000)
@@ -72,6 +72,11 @@ async def connection(dsn: str, request: pytest.FixtureRequest) -> AsyncIterator[
     await opened.execute(_FILL_WORKERS)
     if request.param == "filled and analysed":
         await opened.execute("analyze")
+    if request.param == "drained and vacuumed":
+        # How a queue looks every quiet night, and what its statements are planned on for the next morning.
+        await opened.execute("delete from executions; delete from jobs")
+        await opened.execute("vacuum analyze executions")
+        await opened.execute("vacuum analyze jobs")
     yield opened
     await opened.close()
 

@@ -30,6 +30,8 @@ _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 _LATEST = SQL.latest_executions.format(open=SQL.open, ended=SQL.ended)
 _FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
 _FIND = SQL.find_executions.format(open=SQL.open, ended=SQL.ended)
+# As the listing indexes have it.
+_LISTED_BY = "(e.fires_at at time zone 'UTC')"
 _Item = TypeVar("_Item")
 
 
@@ -139,10 +141,12 @@ class _Listing:
         if task_id is not None:
             filters.append(f"e.task_id = {self._bind(task_id)}")
         if where.start is not None:
-            filters.append(f"e.fires_at >= {self._bind(where.start)}::timestamptz")
+            filters.append(f"{_LISTED_BY} >= {self._bind(where.start)}::timestamptz at time zone 'UTC'")
         if where.end is not None:
-            filters.append(f"e.fires_at <= {self._bind(where.end)}::timestamptz")
+            filters.append(f"{_LISTED_BY} <= {self._bind(where.end)}::timestamptz at time zone 'UTC'")
         if self._page.after is not None:
+            # The first says it so that the index understands, the second exactly.
+            filters.append(f"{_LISTED_BY} <= {self._bind(self._page.after.at)}::timestamptz at time zone 'UTC'")
             filters.append(f"(e.fires_at, e.job_id, e.run) < {self._position(self._page.after)}")
         return filters
 
@@ -185,6 +189,7 @@ class _Listing:
             starts_at = "coalesce((e.schedule::jsonb ->> 'starts_at')::timestamptz, e.created_at)"
             filters.append(f"{starts_at} <= {self._bind(where.end)}::timestamptz")
         if self._page.after is not None:
+            filters.append(f"e.created_at <= {self._bind(self._page.after.at)}::timestamptz")
             filters.append(f"(e.created_at, e.id, 0) < {self._position(self._page.after)}")
         part = (
             f"{SQL.listed_jobs} where {self._all(filters)} order by e.created_at desc, e.id desc limit {self._limit()}"
@@ -204,7 +209,7 @@ class _Listing:
         return f"({at}::timestamptz, {job_id}::uuid, {run}::int)"
 
     def _order(self) -> str:
-        return f"order by e.fires_at desc, e.job_id desc, e.run desc limit {self._limit()}"
+        return f"order by {_LISTED_BY} desc, e.job_id desc, e.run desc limit {self._limit()}"
 
     def _limit(self) -> str:
         # One more than asked for tells whether there is a next page.

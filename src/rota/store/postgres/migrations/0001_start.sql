@@ -68,9 +68,10 @@ create index executions_held on executions (shard, worker_id) where worker_id is
 create index executions_cancelling on executions (shard, worker_id) where cancel_requested;
 -- A job whose overlap policy is not `allow` has one open execution at most.
 create unique index executions_exclusive on executions (shard, job_id) where exclusive;
--- For lists by user, and (user_id left open) for lists of everything.
-create index executions_listed on executions (user_id, recurring, fires_at, job_id, run);
-create index executions_all on executions (recurring, fires_at, job_id, run);
+-- For lists by user, and for lists of everything. None of the columns of the key stands in them as such: on a table that
+-- is empty for the moment the planner would take any index with one of them for as good as the key (decision 1).
+create index executions_listed on executions (user_id, recurring, (fires_at at time zone 'UTC'));
+create index executions_all on executions (recurring, (fires_at at time zone 'UTC'));
 
 -- Recurring jobs. Few and long-lived.
 create table jobs (
@@ -98,8 +99,8 @@ create table jobs (
 -- For `unplanned`.
 create index jobs_unplanned on jobs (shard, next_fires_at) where state = 'ACTIVE';
 -- For lists by user, and for lists of everything.
-create index jobs_listed on jobs (user_id, state, created_at, id);
-create index jobs_all on jobs (state, created_at, id);
+create index jobs_listed on jobs (user_id, state, created_at);
+create index jobs_all on jobs (state, created_at);
 
 -- What has ended, appended once and never changed, but for a SKIPPED row that grows by the skips that follow it for the
 -- same reason; dropped whole, a day at a time.
@@ -134,8 +135,8 @@ create table history (
 -- For a job's own executions, and for an ending told twice.
 create index history_job on history (shard, job_id, fires_at, run);
 -- For lists by user and status, and for lists of everything by status.
-create index history_listed on history (user_id, recurring, state, fires_at, job_id, run);
-create index history_all on history (recurring, state, fires_at, job_id, run);
+create index history_listed on history (user_id, recurring, state, (fires_at at time zone 'UTC'));
+create index history_all on history (recurring, state, (fires_at at time zone 'UTC'));
 create table history_default partition of history default;
 
 -- Tries that did not end their execution well.
@@ -179,8 +180,8 @@ create table dead_letters (
     primary key (shard, job_id, fires_at, run)
 );
 -- For lists by user, and for lists of everything.
-create index dead_letters_listed on dead_letters (user_id, fires_at, job_id, run);
-create index dead_letters_all on dead_letters (fires_at, job_id, run);
+create index dead_letters_listed on dead_letters (user_id, (fires_at at time zone 'UTC'));
+create index dead_letters_all on dead_letters ((fires_at at time zone 'UTC'));
 
 -- Names that stand for jobs: idempotency keys.
 create table names (
