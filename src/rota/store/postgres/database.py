@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -27,6 +29,29 @@ _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
 _EVERYWHERE = {"jit": "off", "timezone": "UTC", "application_name": "rota"}
 _PATIENCE = 30.0
+TURNS = 6
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class TryAgain(StoreUnavailable):
+    """A deadlock or serialization failure: nothing happened, the same may well succeed now."""
+
+
+def tried_again(method: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R]]:
+    """Repeats a whole transaction that the database rolled back in favour of another one."""
+
+    @functools.wraps(method)
+    async def patient(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for turn in range(TURNS):
+            try:
+                return await method(*args, **kwargs)
+            except TryAgain:
+                # Not in step with whom we met.
+                await asyncio.sleep(random.uniform(0, 0.01 * 2**turn))
+        return await method(*args, **kwargs)
+
+    return patient
 
 
 class Database:
@@ -84,15 +109,11 @@ class Database:
             self._shards_until = time.monotonic() + 5.0
         return self._shards
 
+    @tried_again
     async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        """One statement, one transaction. Tried again when the database asks for it: it rolled everything back."""
-        for _ in range(4):
-            try:
-                with errors_in_our_words():
-                    return await self._work.fetch(query, *arguments)
-            except TryAgain:
-                continue
-        raise StoreUnavailable("The database kept reporting deadlocks; try again.")
+        """One statement, one transaction."""
+        with errors_in_our_words():
+            return await self._work.fetch(query, *arguments)
 
     async def look(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         with errors_in_our_words():
@@ -114,10 +135,6 @@ class Database:
                 await asyncio.wait_for(pool.close(), 5)
             except TimeoutError:
                 pool.terminate()
-
-
-class TryAgain(StoreUnavailable):
-    """A deadlock or serialization failure: nothing happened, the same may well succeed now."""
 
 
 class errors_in_our_words:

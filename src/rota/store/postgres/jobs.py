@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +15,7 @@ from rota.model.definition import Definition, policy_text
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
 from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, bucket_of, one_shot_job, shard_of
-from rota.store.postgres.database import Connection, Database, TryAgain
+from rota.store.postgres.database import Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
 from rota.store.protocol import (
@@ -56,18 +55,12 @@ class Jobs:
     async def submit(self, submissions: Sequence[Submission]) -> list[Receipt]:
         jobs = [job for submission in submissions for job in submission.jobs]
         lanes = await self._lanes_of([job.definition for job in jobs])
-        for _ in range(4):
-            try:
-                receipts = await self._submit(submissions, dict(zip((job.id for job in jobs), lanes, strict=True)))
-                break
-            except TryAgain:
-                await asyncio.sleep(0)
-        else:
-            raise TryAgain("The database kept reporting deadlocks; try again.")
+        receipts = await self._submit(submissions, dict(zip((job.id for job in jobs), lanes, strict=True)))
         if any(job.fires_at is None for job in jobs):
             self.wake.others()
         return receipts
 
+    @tried_again
     async def _submit(self, submissions: Sequence[Submission], lanes: dict[UUID, int]) -> list[Receipt]:
         keyed = any(submission.key for submission in submissions)
         async with self.db.transaction() as connection:
@@ -126,6 +119,7 @@ class Jobs:
                 self._lanes[(row["queue"], row["task_id"], row["priority"], row["bucket"])] = row["id"]
         return [self._lanes[key] for key in keys]
 
+    @tried_again
     async def change_recurring(self, change: RecurringChange) -> bool:
         [lane] = await self._lanes_of([change.definition])
         shard = shard_of(change.id)
@@ -162,6 +156,7 @@ class Jobs:
         )
         return bool(rows)
 
+    @tried_again
     async def cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
         for shard in {shard_of(job_id) for job_id in job_ids}:
             mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
@@ -171,6 +166,7 @@ class Jobs:
                 keys = await connection.fetch(SQL.open_of_jobs, shard, mine)
                 await connection.execute(SQL.end_pending, shard, *_key_columns(keys), self.db.time)
 
+    @tried_again
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None:
         for shard, mine in _by_shard(keys):
             async with self.db.transaction() as connection:
@@ -183,6 +179,7 @@ class Jobs:
         self.wake.others()
         return key
 
+    @tried_again
     async def _run_recurring(self, job: Job) -> ExecutionKey | None:
         shard = shard_of(job.id)
         try:
@@ -198,6 +195,7 @@ class Jobs:
         except _Outdated:
             return None
 
+    @tried_again
     async def _run_one_shot(self, job: Job) -> ExecutionKey | None:
         last = job.last_execution
         assert last is not None, "a one-shot job is its execution"
@@ -238,16 +236,26 @@ class Jobs:
         again: dict[ExecutionKey, ExecutionKey] = {}
         remaining: set[ExecutionKey] = set()
         for shard, mine in _by_shard(keys):
-            async with self.db.transaction() as connection:
-                await connection.execute(SQL.hold_jobs_of_letters, shard, [key.job_id for key in mine])
-                for row in await connection.fetch(SQL.redrive, shard, *_key_columns(mine), self.db.time):
-                    old = ExecutionKey(row["job_id"], row["fires_at"], row["old_run"])
-                    again[old] = old._replace(run=row["run"])
-                left = await connection.fetch(SQL.letters_left, shard, [key.job_id for key in mine])
-                remaining |= {ExecutionKey(*row) for row in left}
+            redriven, left = await self._redrive(shard, mine)
+            again |= redriven
+            remaining |= left
         self.wake.others()
         refused = [Refusal(key, _STILL_OPEN if key in remaining else _NO_LETTER) for key in keys if key not in again]
         return list(again.values()), refused
+
+    @tried_again
+    async def _redrive(
+        self, shard: int, keys: list[ExecutionKey]
+    ) -> tuple[dict[ExecutionKey, ExecutionKey], set[ExecutionKey]]:
+        """The new key of each letter that runs again, and the letters of these jobs that are left."""
+        job_ids = [key.job_id for key in keys]
+        async with self.db.transaction() as connection:
+            await connection.execute(SQL.hold_jobs_of_letters, shard, job_ids)
+            rows = await connection.fetch(SQL.redrive, shard, *_key_columns(keys), self.db.time)
+            left = await connection.fetch(SQL.letters_left, shard, job_ids)
+        old = [ExecutionKey(row["job_id"], row["fires_at"], row["old_run"]) for row in rows]
+        again = {key: key._replace(run=row["run"]) for key, row in zip(old, rows, strict=True)}
+        return again, {ExecutionKey(*row) for row in left}
 
 
 async def end_cancelled(

@@ -13,7 +13,7 @@ import asyncpg
 from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
-from rota.store.postgres.database import Database
+from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
 
@@ -61,6 +61,7 @@ class Work:
                 claimed += [Claimed(*row) for row in rows]
         return Handout(claimed, await self._cancelled(worker_id))
 
+    @tried_again
     async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
         returned = 0
         for shard in range(await self.db.shards()):
