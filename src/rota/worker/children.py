@@ -30,6 +30,7 @@ OVERTIME = 2.0
 CANCEL_GRACE = 30.0
 # What else runs in a child that has to be killed gets this long to end by itself.
 NEIGHBOURS_GRACE = 5.0
+ALONE_AT_ONCE = 4
 
 
 class WorkerBroken(Invalid):
@@ -155,7 +156,7 @@ class Children:
         # Suspects wait here for their turn; each runs in a child made for it.
         self._suspects: list[tuple[Claimed, float]] = []
         self._alone: list[ChildProcess] = []
-        self._watching_suspects = False
+        self._isolating = 0
         self._trust_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the children live
         self._trust_file.truncate(TRUST.size)
         self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
@@ -243,25 +244,32 @@ class Children:
         for claimed, _ in trusted if not able else ():
             self._told(claimed, HandedBack(), None)
         self._suspects += [each for each in work if each[0].crashes > 0]
-        if self._suspects and not self._watching_suspects:
-            self._watching_suspects = True
-            self._births.add(birth := asyncio.create_task(self._run_suspects()))
+        self._isolate_suspects()
+
+    def _isolate_suspects(self) -> None:
+        while not self._closing and self._isolating < min(len(self._suspects), ALONE_AT_ONCE):
+            self._isolating += 1
+            self._births.add(birth := asyncio.create_task(self._isolate_one()))
             birth.add_done_callback(self._births.discard)
 
-    async def _run_suspects(self) -> None:
+    async def _isolate_one(self) -> None:
+        """One suspect in a child made for it, and gone with it."""
         try:
-            while self._suspects and not self._closing:
-                child = await self._born()
-                self._alone.append(child)
-                child.start([self._suspects.pop(0)])
-                while child.attempts and not self._closing:  # noqa: ASYNC110 - seldom, and one at a time
-                    await asyncio.sleep(0.05)
-                self._retire(child)
+            child = await self._born()
+            self._alone.append(child)
+            # While the child was born the worker may have begun to drain.
+            if self._suspects:
+                claimed, starts_at = self._suspects.pop(0)
+                child.start([(claimed, max(starts_at, time.monotonic()))])
+            while child.attempts and not self._closing:  # noqa: ASYNC110 - seldom, and a few at a time
+                await asyncio.sleep(0.05)
+            self._retire(child)
         except Exception as error:
             log.error("child cannot start error=%s", error)
             self._hand_back_suspects(after=5.0)
         finally:
-            self._watching_suspects = False
+            self._isolating -= 1
+            self._isolate_suspects()
 
     def _retire(self, child: ChildProcess) -> None:
         if child in self._alone:
