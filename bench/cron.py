@@ -1,4 +1,4 @@
-"""How long the next firing takes, beside cronsim and croniter: `PYTHONPATH=src python bench/cron.py`.
+"""How long the next firing takes, beside cronsim and croniter: `python -m bench.cron`.
 
 "Asked" is a fresh question about a moment, as a scheduler has it; the other two read the expression again for that.
 "Iterated" is the next one of an iterator that is already there, the best they can do.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rota.client import Client
 from rota.model.errors import StoreUnavailable
 from rota.store.postgres.engine import PostgresStore
 
@@ -43,12 +42,6 @@ async def opened(dsn: str) -> AsyncIterator[PostgresStore]:
         yield store
     finally:
         await store.aclose()
-
-
-@contextmanager
-def client() -> Iterator[Client]:
-    with Client() as found:
-        yield found
 
 
 def use_data(data: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from rota.api import JobView
 from rota.cli import show
-from rota.cli.connect import AsJson, client
+from rota.cli.connect import AsJson
 from rota.client import Client, RequestRefused
 
 # After so many seconds of waiting one asks why.
@@ -47,7 +47,7 @@ def submit(
     _one_of(at, every, cron)
     if wait and (every or cron):
         raise typer.BadParameter("--wait goes with a job that runs once; this one never ends by itself")
-    with client() as rota:
+    with Client() as rota:
         job = rota.submit(
             task, _parameters(parameter), at=at, every=every, cron=cron, tz=tz, idempotency_key=key, **options
         )
@@ -85,7 +85,7 @@ def list_jobs(
     json: AsJson = False,
 ) -> None:
     """List jobs."""
-    with client() as rota:
+    with Client() as rota:
         page = rota.list(status=status, task_id=task, user_id=user, limit=limit, page_token=page_token)
     if json:
         return show.as_json(page)
@@ -95,7 +95,7 @@ def list_jobs(
 
 def job(id: Id, json: AsJson = False) -> None:
     """Show one job."""
-    with client() as rota:
+    with Client() as rota:
         found = rota.get(id)
     show.as_json(found) if json else show.job(found)
 
@@ -110,7 +110,7 @@ def executions(
     json: AsJson = False,
 ) -> None:
     """List executions."""
-    with client() as rota:
+    with Client() as rota:
         page = rota.executions(
             job_id=job, status=status, worker_id=worker, user_id=user, limit=limit, page_token=page_token
         )
@@ -122,14 +122,14 @@ def executions(
 
 def execution(id: Annotated[str, typer.Argument(help="An execution id.")], json: AsJson = False) -> None:
     """Show one execution and its attempts."""
-    with client() as rota:
+    with Client() as rota:
         found = rota.execution(id)
     show.as_json(found) if json else show.execution(found)
 
 
 def cancel(id: Id, json: AsJson = False) -> None:
     """Cancel a job; what runs is asked to stop."""
-    with client() as rota:
+    with Client() as rota:
         found = rota.cancel(id)
     show.as_json(found) if json else show.job(found)
 
@@ -148,14 +148,14 @@ def reschedule(
     changes: dict[str, Any] = {} if priority is None else {"priority": priority}
     if not changes and not any((at, every, cron, tz)):
         raise typer.BadParameter("say what is to change: --at, --every, --cron, --tz or --priority")
-    with client() as rota:
+    with Client() as rota:
         found = rota.reschedule(id, at=at, every=every, cron=cron, tz=tz, **changes)
     show.as_json(found) if json else show.job(found)
 
 
 def run(id: Id, json: AsJson = False) -> None:
     """Run a job now, once more."""
-    with client() as rota:
+    with Client() as rota:
         found = rota.run(id)
     show.as_json(found) if json else show.executions([found])
 
@@ -168,7 +168,7 @@ def dead_letters(context: typer.Context, limit: Limit = 50, page_token: Token = 
     """List the dead letters."""
     if context.invoked_subcommand is not None:
         return None
-    with client() as rota:
+    with Client() as rota:
         page = rota.dead_letters(limit=limit, page_token=page_token)
     if json:
         return show.as_json(page)
@@ -185,7 +185,7 @@ def redrive(
     """Run dead letters again."""
     if bool(ids) == all:
         raise typer.BadParameter("name the executions, or say --all")
-    with client() as rota:
+    with Client() as rota:
         done = rota.redrive(ids or None)
     if json:
         return show.as_json(done)
@@ -205,7 +205,7 @@ def workers(
     json: AsJson = False,
 ) -> None:
     """List the workers that are alive."""
-    with client() as rota:
+    with Client() as rota:
         found = rota.workers()
     chosen = [worker for worker in found.workers if all or worker.state == "ALIVE"]
     show.as_json({"workers": chosen}) if json else show.workers(chosen)

@@ -27,9 +27,11 @@ SQL = Queries("reading.sql")
 _schedule = msgspec.json.Decoder(Recurring).decode
 _OPEN = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING, Status.RUNNING})
 _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
-_LATEST = SQL.latest_executions.format(open=SQL.open, ended=SQL.ended)
+# One rule for what an open execution reads as, shown and asked for.
+_OPEN_ROWS = SQL.open.format(status=SQL.open_status)
+_LATEST = SQL.latest_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
 _FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
-_FIND = SQL.find_executions.format(open=SQL.open, ended=SQL.ended)
+_FIND = SQL.find_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
 # As the listing indexes have it.
 _LISTED_BY = "(e.fires_at at time zone 'UTC')"
 _Item = TypeVar("_Item")
@@ -163,7 +165,7 @@ class _Listing:
             filters = [*filters, "e.worker_id is not null"]
         if self._statuses is not None:
             filters = [*filters, f"({SQL.open_status}) = any({self._bind([s.value for s in self._statuses])}::text[])"]
-        part = f"{SQL.open} where e.recurring = part.recurring and {self._all(filters)} {self._order()}"
+        part = f"{_OPEN_ROWS} where e.recurring = part.recurring and {self._all(filters)} {self._order()}"
         return f"(select e.* from unnest({self._bind(recurring)}::boolean[]) as part (recurring), lateral ({part}) e)"
 
     def _ended(self, filters: list[str], recurring: list[bool]) -> str:

@@ -13,12 +13,7 @@ end
 -- While an execution runs, its start is known as the moment it was handed out for; its ending tells it exactly.
 select
     e.fires_at as listed_at, e.job_id, e.fires_at, e.run, false as is_job,
-    case
-        when e.worker_id is not null and e.due_at <= (select now from clock) then 'RUNNING'
-        when e.failures + e.crashes + e.lapses > 0 then 'RETRYING'
-        when e.due_at > (select now from clock) then 'SCHEDULED'
-        else 'QUEUED'
-    end as status,
+    {status} as status,
     e.due_at,
     case
         when e.worker_id is not null and e.due_at <= (select now from clock) then greatest(e.claimed_at, e.due_at)

@@ -1,6 +1,6 @@
 """Submitting over HTTP to a whole `rota up` on the same machine, keys and fsync on.
 
-    python -m bench.http [--seconds 5] [--connections 32] [--json]
+    python -m bench.over_http [--seconds 5] [--connections 32] [--json]
 
 The jobs name a task that no worker has, so that accepting is all that happens; the run counts what is stored.
 """
