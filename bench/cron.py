@@ -1,14 +1,15 @@
-"""How long the next firing takes, beside cronsim and croniter: `python -m bench.cron`.
+"""How long the next firing takes, in microseconds, beside cronsim and croniter: `python -m bench.cron`.
 
-"Asked" is a fresh question about a moment, as a scheduler has it; the other two read the expression again for that.
-"Iterated" is the next one of an iterator that is already there, the best they can do.
+"Asked" is a fresh question about a moment: `Cron.after`, and `get_next` of croniter; cronsim has no such question and
+reads the expression again. "Iterated" is the next one of an iterator that is under way: `Cron.firings`, and what the
+other two are made for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import islice, product, repeat
 from statistics import median
 from time import perf_counter
 from typing import Final
@@ -19,7 +20,8 @@ from cronsim import CronSim
 
 from rota.model.cron import Cron
 
-ROUNDS: Final = 15
+ROUNDS: Final = 25
+ZONES: Final = [ZoneInfo("UTC"), ZoneInfo("America/New_York")]
 START: Final = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 EXPRESSIONS: Final = [
     ("* * * * *", START, 100),
@@ -35,79 +37,70 @@ EXPRESSIONS: Final = [
     ("0 0 29 2 ?", datetime(2096, 3, 1, tzinfo=UTC), 1),
 ]
 
+Run = Callable[[], None]
+# Reads the expression; what it returns is measured.
+Contestant = Callable[[str, list[datetime], ZoneInfo], Run]
+
 
 def main() -> None:
-    print(f"{'':36}{'µs each':>9}{'cronsim takes':>22}{'croniter takes':>22}")
-    print(f"{'expression':18}{'zone':18}{'rota':>9}{'asked':>11}{'iterated':>11}{'asked':>11}{'iterated':>11}")
-    for zone in (ZoneInfo("UTC"), ZoneInfo("America/New_York")):
-        for text, start, steps in EXPRESSIONS:
-            moments = firings(text, start, zone, steps)
-            ours = rota(text, moments, zone)
-            theirs = [
-                measure(text, moments, zone) / ours
-                for measure in (cronsim_asked, cronsim_iterated, croniter_asked, croniter_iterated)
-            ]
-            print(f"{text:18}{zone.key:18}{ours * 1e6:9.2f}" + "".join(f"{ratio:10.1f}x" for ratio in theirs))
+    print(f"{'expression':18}{'zone':18}{'':10}{'rota':>8}{'cronsim':>18}{'croniter':>18}")
+    for zone, (text, start, steps) in product(ZONES, EXPRESSIONS):
+        moments = [start, *islice(Cron.parse(text).firings(start, zone), steps - 1)]
+        for how, contestants in (
+            ("asked", (rota_asked, cronsim_asked, croniter_asked)),
+            ("iterated", (rota_iterated, cronsim_iterated, croniter_iterated)),
+        ):
+            ours, *theirs = microseconds_each(contestants, text, moments, zone)
+            beside = "".join(f"{other:10.2f} {other / ours:6.1f}x" for other in theirs)
+            print(f"{text:18}{zone.key:18}{how:10}{ours:8.2f}{beside}")
 
 
-def firings(text: str, start: datetime, zone: ZoneInfo, steps: int) -> list[datetime]:
-    moments, cron = [start], Cron.parse(text)
-    while len(moments) < steps and (firing := cron.after(moments[-1], zone)):
-        moments.append(firing)
-    return moments
-
-
-def rota(text: str, moments: list[datetime], zone: ZoneInfo) -> float:
+def rota_asked(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
     after = Cron.parse(text).after
 
     def ask() -> None:
         for moment in moments:
             after(moment, zone)
 
-    return seconds_each(lambda: ask, len(moments))
+    return ask
 
 
-def cronsim_asked(text: str, moments: list[datetime], zone: ZoneInfo) -> float:
+def cronsim_asked(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
     theirs, local = in_their_words(text, moments, zone)
 
     def ask() -> None:
         for moment in local:
             next(CronSim(theirs, moment))
 
-    return seconds_each(lambda: ask, len(local))
+    return ask
 
 
-def cronsim_iterated(text: str, moments: list[datetime], zone: ZoneInfo) -> float:
+def croniter_asked(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
     theirs, local = in_their_words(text, moments, zone)
-    return seconds_each(lambda: stepping(CronSim(theirs, local[0]).__next__, len(local)), len(local))
-
-
-def croniter_asked(text: str, moments: list[datetime], zone: ZoneInfo) -> float:
-    theirs, local = in_their_words(text, moments, zone)
+    get_next = croniter(theirs, second_at_beginning=True).get_next
 
     def ask() -> None:
         for moment in local:
-            croniter(theirs, moment, second_at_beginning=True).get_next(datetime)
+            get_next(datetime, moment)
 
-    return seconds_each(lambda: ask, len(local))
+    return ask
 
 
-def croniter_iterated(text: str, moments: list[datetime], zone: ZoneInfo) -> float:
+def rota_iterated(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
+    return stepping(Cron.parse(text).firings(moments[0], zone).__next__, len(moments))
+
+
+def cronsim_iterated(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
     theirs, local = in_their_words(text, moments, zone)
-
-    def start() -> Callable[[], None]:
-        iterator = croniter(theirs, local[0], second_at_beginning=True)
-        return stepping(lambda: iterator.get_next(datetime), len(local))
-
-    return seconds_each(start, len(local))
+    return stepping(CronSim(theirs, local[0]).__next__, len(local))
 
 
-def in_their_words(text: str, moments: list[datetime], zone: ZoneInfo) -> tuple[str, list[datetime]]:
-    # cronsim has a short cut for the UTC of datetime and none for the one of zoneinfo: it gets what suits it.
-    return text.replace("?", "*"), [moment.astimezone(UTC if zone.key == "UTC" else zone) for moment in moments]
+def croniter_iterated(text: str, moments: list[datetime], zone: ZoneInfo) -> Run:
+    theirs, local = in_their_words(text, moments, zone)
+    return stepping(croniter(theirs, local[0], datetime, second_at_beginning=True).__next__, len(local))
 
 
-def stepping(step: Callable[[], object], steps: int) -> Callable[[], None]:
+def stepping(step: Callable[[], object], steps: int) -> Run:
     def run() -> None:
         for _ in repeat(None, steps):
             step()
@@ -115,16 +108,29 @@ def stepping(step: Callable[[], object], steps: int) -> Callable[[], None]:
     return run
 
 
-def seconds_each(start: Callable[[], Callable[[], None]], steps: int) -> float:
-    def once() -> float:
-        run = start()
-        begin = perf_counter()
-        run()
-        return perf_counter() - begin
+def in_their_words(text: str, moments: list[datetime], zone: ZoneInfo) -> tuple[str, list[datetime]]:
+    # cronsim has a short cut for the UTC of datetime and none for the one of zoneinfo: it gets what suits it.
+    return text.replace("?", "*"), [moment.astimezone(UTC if zone.key == "UTC" else zone) for moment in moments]
 
+
+def microseconds_each(
+    contestants: tuple[Contestant, ...], text: str, moments: list[datetime], zone: ZoneInfo
+) -> list[float]:
+    """In turns, so that a busy machine is busy for all of them."""
+    steps = len(moments)
+    rounds = [
+        [seconds_of(contestant(text, moments, zone)) for contestant in contestants]
+        for _ in range(ROUNDS if steps > 1 else 20 * ROUNDS)
+    ]
     # The median of single steps, because one of them is too short to trust its minimum.
-    times = [once() for _ in range(ROUNDS if steps > 1 else 20 * ROUNDS)]
-    return (min(times) if steps > 1 else median(times)) / steps
+    typical = min if steps > 1 else median
+    return [typical(times) / steps * 1e6 for times in zip(*rounds, strict=True)]
+
+
+def seconds_of(run: Run) -> float:
+    begin = perf_counter()
+    run()
+    return perf_counter() - begin
 
 
 if __name__ == "__main__":

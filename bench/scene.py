@@ -16,7 +16,7 @@ from uuid import UUID
 
 from rota.model.definition import Definition
 from rota.model.job import NewJob, new_job_id
-from rota.scheduler.janitor import KEEP
+from rota.model.ledger import HISTORY_KEPT
 from rota.store.embedded import EmbeddedPostgres
 from rota.store.postgres.engine import PostgresStore
 from rota.store.postgres.migrate import migrate
@@ -33,7 +33,7 @@ async def a_scene(*worker_options: str) -> AsyncIterator[PostgresStore]:
         dsn = await asyncio.to_thread(postgres.start)
         await migrate(dsn)
         store = await PostgresStore.open(dsn)
-        await store.maintain(keep=KEEP)
+        await store.maintain(keep=HISTORY_KEPT)
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             assert (await store.db.look(f"show {setting}"))[0][0] == "on", setting
         worker = _worker(dsn, *worker_options)

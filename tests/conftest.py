@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from rota.scheduler.janitor import KEEP
+from rota.model.ledger import HISTORY_KEPT
 from rota.store.postgres.engine import PostgresStore
 from tests.support.clock import FakeClock
 from tests.support.database import a_database, a_server
@@ -38,6 +38,6 @@ async def store(dsn: str, clock: FakeClock) -> AsyncIterator[PostgresStore]:
 async def live(dsn: str) -> AsyncIterator[PostgresStore]:
     """The store on the database's own clock, as real processes have it."""
     opened = await PostgresStore.open(dsn)
-    await opened.maintain(keep=KEEP)
+    await opened.maintain(keep=HISTORY_KEPT)
     yield opened
     await opened.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rota.model.definition import Backoff
 from rota.model.schedule import ScheduleText
@@ -57,6 +57,39 @@ class ExecutionDetail(Struct, frozen=True):
     attempts: list[AttemptView]
 
 
+class MisfireView(Struct, frozen=True):
+    policy: str
+    window: float | None
+
+
+class PauseView(Struct, frozen=True):
+    since: str
+    until: str | None
+    note: str | None
+
+
+class LineView(Struct, frozen=True):
+    """One expected firing and what became of it; `scheduled` is false for a run asked for by hand."""
+
+    fires_at: str
+    verdict: str
+    because: str | None
+    scheduled: bool
+    execution_id: str | None
+    started_at: str | None
+    finished_at: str | None
+    error: str | None
+
+
+class LedgerView(Struct, frozen=True):
+    """`counts` of the verdicts on this page; `complete` if every firing on it is accounted for."""
+
+    lines: list[LineView]
+    counts: dict[str, int]
+    complete: bool
+    next_page_token: str | None = None
+
+
 class JobView(Struct, frozen=True):
     id: str
     user_id: str
@@ -71,6 +104,13 @@ class JobView(Struct, frozen=True):
     backoff: Backoff
     timeout: float
     overlap: str | None
+    misfire: MisfireView | None
+    jitter: float | None
+    calendar: str | None
+    max_executions: int | None
+    auto_pause_after: int | None
+    paused: PauseView | None
+    waiting: int
     status: str
     next_fires_at: str | None
     last_execution: ExecutionView | None
@@ -85,6 +125,54 @@ class JobsView(Struct, frozen=True):
 class ExecutionsView(Struct, frozen=True):
     executions: list[ExecutionView]
     next_page_token: str | None = None
+
+
+class CalendarView(Struct, frozen=True):
+    name: str
+    user_id: str
+    days: list[str]
+    changed_at: str
+
+
+class CalendarsView(Struct, frozen=True):
+    calendars: list[CalendarView]
+
+
+class BackfillView(Struct, frozen=True, kw_only=True):
+    """Of `total` firings so many were made, of which so many are open, and so many passed over."""
+
+    id: str
+    job_id: str
+    state: str
+    start: str = field(name="from")
+    end: str = field(name="to")
+    max_parallel: int
+    reprocess: str
+    total: int
+    made: int
+    passed_over: int
+    open: int
+    created_at: str
+    ended_at: str | None
+
+
+class BackfillsView(Struct, frozen=True):
+    backfills: list[BackfillView]
+
+
+class BackfillPreview(Struct, frozen=True, kw_only=True):
+    """What a backfill would do. `first` and `last` are the ends of what it would make."""
+
+    job_id: str
+    start: str = field(name="from")
+    end: str = field(name="to")
+    max_parallel: int
+    reprocess: str
+    total: int
+    would_make: int
+    passed_over: int
+    first: list[str]
+    last: list[str]
 
 
 class RefusedView(Struct, frozen=True):

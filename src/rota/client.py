@@ -16,7 +16,21 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from rota.api import ExecutionDetail, ExecutionsView, ExecutionView, JobsView, JobView, RedriveView, WorkersView
+from rota.api import (
+    BackfillPreview,
+    BackfillsView,
+    BackfillView,
+    CalendarsView,
+    CalendarView,
+    ExecutionDetail,
+    ExecutionsView,
+    ExecutionView,
+    JobsView,
+    JobView,
+    LedgerView,
+    RedriveView,
+    WorkersView,
+)
 from rota.model.errors import InvalidField, RotaError, quoted
 from rota.settings import Settings
 
@@ -59,6 +73,8 @@ class AsyncClient:
         self._api_key = api_key or found.api_key
         if not self._url.startswith(("http://", "https://")):
             raise InvalidField("ROTA_URL", f"{quoted(self._url)} is no address; write it like http://127.0.0.1:7070")
+        if URL(self._url).user is not None:
+            raise InvalidField("ROTA_URL", "carries a login; leave it out, the key goes into ROTA_API_KEY")
         if self._api_key and not (self._api_key.isascii() and self._api_key.isprintable()):
             raise InvalidField("ROTA_API_KEY", "has characters that no key has")
         self._session: aiohttp.ClientSession | None = None
@@ -82,12 +98,13 @@ class AsyncClient:
         at: datetime | str | None = None,
         every: str | None = None,
         cron: str | None = None,
+        rrule: str | None = None,
         tz: str | None = None,
         idempotency_key: str | None = None,
         **options: Any,
     ) -> JobView:
-        """One job: now, `at` an instant, `every` ISO 8601 duration, or by `cron` in the zone `tz`."""
-        body = job_body(task, parameters, at=at, every=every, cron=cron, tz=tz, **options)
+        """One job: now, `at` an instant, `every` ISO 8601 duration, or by `cron` or `rrule` in the zone `tz`."""
+        body = job_body(task, parameters, at=at, every=every, cron=cron, rrule=rrule, tz=tz, **options)
         return await self._send("POST", "/jobs", JobView, body=body, key=idempotency_key or str(uuid4()))
 
     async def submit_many(self, jobs: Iterable[dict[str, Any]], *, idempotency_key: str | None = None) -> list[JobView]:
@@ -124,12 +141,36 @@ class AsyncClient:
         at: datetime | str | None = None,
         every: str | None = None,
         cron: str | None = None,
+        rrule: str | None = None,
         tz: str | None = None,
         **changes: Any,
     ) -> JobView:
         """Another schedule, or other parameters, priority and so on: only what is named changes."""
-        body = changes | schedule_body(at=at, every=every, cron=cron, tz=tz)
+        body = changes | schedule_body(at=at, every=every, cron=cron, rrule=rrule, tz=tz)
         return await self._send("PATCH", _named("/jobs", job_id), JobView, body=body)
+
+    async def pause(self, job_id: str, *, note: str | None = None, until: datetime | str | None = None) -> JobView:
+        """It fires nothing until it is resumed, or until then."""
+        body = {"note": note, "until": None if until is None else _text(until)}
+        return await self._send("POST", _named("/jobs", job_id, "/pause"), JobView, body=body)
+
+    async def resume(self, job_id: str, *, catch_up: bool = False) -> JobView:
+        body = {"catch_up": catch_up}
+        return await self._send("POST", _named("/jobs", job_id, "/resume"), JobView, body=body)
+
+    async def ledger(
+        self,
+        /,
+        job_id: str,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> LedgerView:
+        """Every firing expected between `start` (a week ago) and `end` (now), and what became of it."""
+        query = {"from": start, "to": end, "limit": limit, "page_token": page_token}
+        return await self._send("GET", _named("/jobs", job_id, "/ledger"), LedgerView, query=query)
 
     async def run(self, job_id: str) -> ExecutionView:
         return await self._send("POST", _named("/jobs", job_id, "/run"), ExecutionView)
@@ -142,6 +183,56 @@ class AsyncClient:
         """These dead letters, or all that match."""
         body = where if execution_ids is None else {"executions": [*execution_ids]}
         return await self._send("POST", "/dead-letters/redrive", RedriveView, body=body)
+
+    async def calendars(self, *, user_id: str | None = None) -> CalendarsView:
+        return await self._send("GET", "/calendars", CalendarsView, query={"user_id": user_id})
+
+    async def calendar(self, name: str, *, user_id: str | None = None) -> CalendarView:
+        return await self._send("GET", _named("/calendars", name), CalendarView, query={"user_id": user_id})
+
+    async def put_calendar(self, name: str, days: Iterable[str], *, user_id: str | None = None) -> CalendarView:
+        """Days like `2027-12-25` or `2027-12-24/2027-12-26`; they replace those of a calendar of that name."""
+        path, query = _named("/calendars", name), {"user_id": user_id}
+        return await self._send("PUT", path, CalendarView, body={"days": [*days]}, query=query)
+
+    async def delete_calendar(self, name: str, *, user_id: str | None = None) -> CalendarView:
+        """What it was; refused while jobs refer to it."""
+        return await self._send("DELETE", _named("/calendars", name), CalendarView, query={"user_id": user_id})
+
+    async def backfill(
+        self,
+        job_id: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        max_parallel: int = 1,
+        reprocess: str = "none",
+    ) -> BackfillView:
+        """Run the firings from `start` to `end`, both included, that never ran; `reprocess` also `failed` or `all`."""
+        body = _backfill_body(start, end, max_parallel=max_parallel, reprocess=reprocess)
+        return await self._send("POST", _named("/jobs", job_id, "/backfills"), BackfillView, body=body)
+
+    async def preview_backfill(
+        self,
+        job_id: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        max_parallel: int = 1,
+        reprocess: str = "none",
+    ) -> BackfillPreview:
+        """What `backfill` would do with the same; nothing is stored."""
+        body = _backfill_body(start, end, max_parallel=max_parallel, reprocess=reprocess, dry_run=True)
+        return await self._send("POST", _named("/jobs", job_id, "/backfills"), BackfillPreview, body=body)
+
+    async def backfills(self, job_id: str) -> BackfillsView:
+        return await self._send("GET", _named("/jobs", job_id, "/backfills"), BackfillsView)
+
+    async def find_backfill(self, backfill_id: str) -> BackfillView:
+        return await self._send("GET", _named("/backfills", backfill_id), BackfillView)
+
+    async def cancel_backfill(self, backfill_id: str) -> BackfillView:
+        return await self._send("DELETE", _named("/backfills", backfill_id), BackfillView)
 
     async def workers(self) -> WorkersView:
         return await self._send("GET", "/workers", WorkersView)
@@ -223,24 +314,32 @@ def job_body(
     at: datetime | str | None = None,
     every: str | None = None,
     cron: str | None = None,
+    rrule: str | None = None,
     tz: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """A job as the API takes it; a task's own options hold unless others are given."""
     name, defaults = (task, {}) if isinstance(task, str) else (task.name, task.options)
-    schedule = schedule_body(at=at, every=every, cron=cron, tz=tz)
+    schedule = schedule_body(at=at, every=every, cron=cron, rrule=rrule, tz=tz)
     return defaults | options | schedule | {"task_id": name, "parameters": parameters or {}}
 
 
-def schedule_body(*, at: datetime | str | None, every: str | None, cron: str | None, tz: str | None) -> dict[str, Any]:
-    given = [(kind, text) for kind, text in (("DATE", at), ("INTERVAL", every), ("CRON", cron)) if text is not None]
+def schedule_body(
+    *, at: datetime | str | None, every: str | None, cron: str | None, rrule: str | None, tz: str | None
+) -> dict[str, Any]:
+    kinds = (("DATE", at), ("INTERVAL", every), ("CRON", cron), ("RRULE", rrule))
+    given = [(kind, text) for kind, text in kinds if text is not None]
     if len(given) > 1:
-        raise ValueError("at, every and cron exclude each other")
+        raise ValueError("at, every, cron and rrule exclude each other")
     body: dict[str, Any] = {} if tz is None else {"time_zone": tz}
     for kind, text in given:
         expression = text.isoformat() if isinstance(text, datetime) else text
         body["schedule"] = {"type": kind, "expression": expression}
     return body
+
+
+def _backfill_body(start: datetime | str, end: datetime | str, **options: Any) -> dict[str, Any]:
+    return {"from": _text(start), "to": _text(end)} | options
 
 
 def _text(value: Any) -> str:
@@ -307,9 +406,21 @@ class Client:
     cancel = _at_once(AsyncClient.cancel)
     cancel_execution = _at_once(AsyncClient.cancel_execution)
     reschedule = _at_once(AsyncClient.reschedule)
+    pause = _at_once(AsyncClient.pause)
+    resume = _at_once(AsyncClient.resume)
+    ledger = _at_once(AsyncClient.ledger)
     run = _at_once(AsyncClient.run)
     dead_letters = _at_once(AsyncClient.dead_letters)
     redrive = _at_once(AsyncClient.redrive)
+    calendars = _at_once(AsyncClient.calendars)
+    calendar = _at_once(AsyncClient.calendar)
+    put_calendar = _at_once(AsyncClient.put_calendar)
+    delete_calendar = _at_once(AsyncClient.delete_calendar)
+    backfill = _at_once(AsyncClient.backfill)
+    preview_backfill = _at_once(AsyncClient.preview_backfill)
+    backfills = _at_once(AsyncClient.backfills)
+    find_backfill = _at_once(AsyncClient.find_backfill)
+    cancel_backfill = _at_once(AsyncClient.cancel_backfill)
     workers = _at_once(AsyncClient.workers)
     wait = _at_once(AsyncClient.wait)
 

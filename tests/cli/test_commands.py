@@ -16,8 +16,10 @@ import pytest
 from rota.cli.nodes import bind, serving
 from rota.model.keys import Scope
 from rota.model.retry import Raised
+from rota.scheduler.planner import Planner
 from rota.server.app import create_app
 from rota.store.postgres.engine import PostgresStore
+from tests.support.clock import FakeClock
 from tests.support.jobs import a_worker, claim, ended
 from tests.support.processes import eventually
 
@@ -164,3 +166,37 @@ async def test_nobody_there_is_told_apart() -> None:
     assert (await away("jobs")).code == 3
     no_folder = await away("keys", "list", "--data", "/nonexistent/rota-data")
     assert (no_folder.code, "rota up" in no_folder.err) == (3, True)
+
+
+@pytest.mark.parametrize("address", ["postgres://u:s3cret/x@h/db", "postgresql://u:s3cret@h:99999/db", "u:s3cret@h"])
+async def test_a_malformed_address_is_refused_without_its_password(address: str) -> None:
+    for command in (["keys", "list"], ["migrate"], ["scheduler"]):
+        result = await Shell()(*command, "--database", address)
+
+        assert result.code == 1
+        assert "address of the database" in result.err
+        assert "s3cret" not in result.err + result.out
+
+
+async def test_a_login_in_the_address_of_the_server_is_refused() -> None:
+    result = await Shell(ROTA_URL="http://ann:s3cret@127.0.0.1:1", ROTA_API_KEY="rota_x")("jobs")
+
+    assert result.code == 2
+    assert "ROTA_API_KEY" in result.err
+    assert "s3cret" not in result.err
+
+
+async def test_a_job_is_paused_resumed_and_accounted_for(rota: Shell, store: PostgresStore, clock: FakeClock) -> None:
+    job = (await rota("submit", "echo", "--cron", "0 * * * *", "--overlap", "buffer_one", "--json")).json
+    paused = await rota("pause", job["id"], "--note", "moving [house]")
+    resumed = (await rota("resume", job["id"], "--json")).json
+    clock.advance(hours=2)
+    await Planner(store).step()
+
+    ledger = await rota("ledger", job["id"])
+
+    assert "PAUSED" in paused.out and "moving [house]" in paused.out
+    assert "overlap buffer_one" in paused.out
+    assert resumed["status"] == "ACTIVE"
+    assert "SKIPPED" in ledger.out and "misfire" in ledger.out
+    assert "2 firings: 1 SKIPPED, 1 QUEUED; every firing is accounted for." in ledger.out

@@ -114,7 +114,7 @@ def test_durations_and_instants_are_schedules_too() -> None:
         (["* * * * *", "--dialect", "ours"], "there is no cron dialect 'ours'"),
         (["* * * * *", "--dialect", "quartz", "--tz", "Nowhere"], "'Nowhere' is not an IANA time zone"),
         (["P1M"], "years and months have no fixed length"),
-        (["PT15M", "--tz", "UTC"], "time_zone: goes with cron expressions only"),
+        (["PT15M", "--tz", "UTC"], "time_zone: goes with cron and RRULE only"),
         (["now"], "now is no schedule to look ahead from"),
         (["* * * * *", "-n", "0"], "-n"),
         (["* * * * *", "-n", "1001"], "-n"),

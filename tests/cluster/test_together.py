@@ -14,9 +14,10 @@ import msgspec
 
 from rota.client import AsyncClient, job_body
 from rota.model.execution import Execution, Status
-from rota.model.job import NewJob, Overlap
+from rota.model.job import NewJob
 from rota.model.keys import Scope
 from rota.model.query import ExecutionFilter, Page
+from rota.model.rules import Overlap
 from rota.store.postgres.engine import PostgresStore
 from tests.cluster.tasks import notes
 from tests.support.jobs import a_recurring_job, submit
@@ -68,11 +69,8 @@ async def test_two_servers_schedulers_and_workers_lose_nothing_and_double_nothin
 
 
 def recurring_note(file: Path, now: datetime, number: int, overlap: Overlap) -> NewJob:
-    window = {
-        "start": (now + timedelta(seconds=1)).isoformat(),
-        "end": (now + timedelta(seconds=5)).isoformat(),
-    }
-    job = a_recurring_job("PT1S", now, overlap=overlap, **window)
+    start, end = ((now + timedelta(seconds=seconds)).isoformat() for seconds in (1, 5))
+    job = a_recurring_job("PT1S", now, overlap=overlap, start=start, end=end)
     parameters = msgspec.json.encode({"file": str(file), "text": f"recurring {number} {overlap}"}).decode()
     definition = msgspec.structs.replace(job.definition, task_id="note", parameters=parameters)
     return msgspec.structs.replace(job, definition=definition)

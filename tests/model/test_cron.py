@@ -6,8 +6,9 @@ import calendar
 import gc
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice, takewhile
 from time import process_time
 from zoneinfo import ZoneInfo
 
@@ -267,6 +268,48 @@ def test_a_time_that_comes_twice(text: str, zone: ZoneInfo, since: str, fold: Ds
     assert shown(firings(text, since, zone, fold=fold)[:3], "%d %H:%M%z") == expected
 
 
+COUNTS = [
+    # a day without the planner: what fell due at the last moment is missed as well, what it has seen before is not
+    ("* * * * * *", ZULU, "2026-05-04 03:02:01", "2026-05-05 03:02:00", SHIFT, None, 86_399),
+    ("* * * * * *", ZULU, "2026-05-04 03:02:01", "2026-05-05 03:02:01", SHIFT, None, 86_400),
+    ("* * * * * *", ZULU, "2026-05-04 03:02:01.5", "2026-05-05 03:02:01.4", SHIFT, None, 86_400),
+    ("0 9 * * MON-FRI", ZULU, "2026-05-04 09:00", "2026-05-08 09:00", SHIFT, None, 4),
+    ("0 0 L * *", ZULU, "2026-01-01", "2028-03-01", SHIFT, None, 26),
+    ("0 0 0 29 2 ? 2028-2100", ZULU, "2026-01-01", "2199-01-01", SHIFT, None, 18),
+    # New York: a day of 23 hours, and one of 25
+    ("* * * * * *", NEW_YORK, "2026-03-08", "2026-03-09", SHIFT, None, 82_800),
+    ("* * * * * *", NEW_YORK, "2026-11-01", "2026-11-02", SHIFT, None, 90_000),
+    ("* * * * * *", NEW_YORK, "2026-11-01", "2026-11-02", SHIFT, FIRST, 86_400),
+    ("* * * * * *", NEW_YORK, "2026-11-01", "2026-11-02", SHIFT, SECOND, 86_400),
+    # what the clocks jump over is moved, also to where something fires anyway; or left out; or is one
+    ("* 0-2 * * *", NEW_YORK, "2026-03-08 01:00", "2026-03-09", SHIFT, None, 59 + 60 + 1),
+    ("*/20 2,3 * * *", NEW_YORK, "2026-03-08 01:00", "2026-03-08 12:00", SHIFT, None, 3),
+    ("*/20 2 * * *", NEW_YORK, "2026-03-08 01:00", "2026-03-08 12:00", SKIP, None, 0),
+    ("*/20 2 * * *", NEW_YORK, "2026-03-08 01:00", "2026-03-08 12:00", AT_TRANSITION, None, 1),
+    # Lord Howe: half an hour
+    ("* * * * *", LORD_HOWE, "2026-10-04", "2026-10-05", SHIFT, None, 1_410),
+    ("* * * * *", LORD_HOWE, "2026-04-05", "2026-04-06", SHIFT, None, 1_470),
+    # Samoa: the whole of a day
+    ("* * * * *", APIA, "2011-12-29", "2012-01-01", SHIFT, None, 2_880),
+    ("0 12 * * *", APIA, "2011-12-29", "2012-01-01", SHIFT, None, 2),
+    ("0 12 30 * *", APIA, "2011-12-29", "2012-01-01", SHIFT, None, 1),
+    # nothing between them
+    ("* * * * * *", NEW_YORK, "2026-05-04 03:02:01", "2026-05-04 03:02:01", SHIFT, None, 0),
+    ("* * * * * *", NEW_YORK, "2026-05-04 03:02:01.1", "2026-05-04 03:02:01.9", SHIFT, None, 0),
+    ("* * * * * *", NEW_YORK, "2026-05-04 03:02:01", "2026-05-04 03:02:00", SHIFT, None, 0),
+    ("* * * * * *", NEW_YORK, "2026-05-04 03:02:01", "2020-01-01", SHIFT, None, 0),
+    ("0 0 0 1 1 ? 1970", NEW_YORK, "2026-05-04", "2199-01-01", SHIFT, None, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "zone", "after", "until", "gap", "fold", "expected"), COUNTS)
+def test_how_often_it_fires_from_then_till_then(
+    text: str, zone: ZoneInfo, after: str, until: str, gap: DstGap, fold: DstFold | None, expected: int
+) -> None:
+    begin, end = (datetime.fromisoformat(local).replace(tzinfo=zone).astimezone(UTC) for local in (after, until))
+    assert Cron.parse(text).count(begin, end, zone, dst_gap=gap, dst_fold=fold) == expected
+
+
 REFUSED = [
     ("", "has 0 fields"),
     ("* * * *", "has 4 fields; write 5"),
@@ -367,6 +410,17 @@ def test_time_has_two_ends(text: str, zone: str) -> None:
     assert first.year <= 4
     assert Cron.parse(text).after(datetime.max.replace(tzinfo=ZoneInfo("Etc/GMT+12")), ZoneInfo(zone)) is None
     assert Cron.parse(text).after(datetime.max.replace(tzinfo=UTC), ZoneInfo(zone)) is None
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT-14"])
+def test_it_never_fires_in_the_year_10000(zone: str) -> None:
+    for moment in (datetime(9999, 12, 31, 9, 59, tzinfo=UTC), datetime(9999, 12, 31, 10, 0, 30, tzinfo=UTC)):
+        assert Cron.parse("* * * * *").after(moment, ZoneInfo(zone)) is None
+
+
+def test_it_never_fires_in_the_year_0() -> None:
+    first = Cron.parse("* * * * *").after(datetime.min.replace(tzinfo=UTC), ZoneInfo("Etc/GMT+12"))
+    assert first == datetime(1, 1, 1, 12, tzinfo=UTC)
 
 
 # From here on: what holds for every expression.
@@ -534,6 +588,123 @@ def test_without_transitions_a_zone_is_a_shift(text: str, moment: datetime, zone
     assert parsed(text).after(moment, zone) == shifted - (offset or timedelta(0))
 
 
+@EVERY_TIME_THE_SAME
+@given(expressions, moments, zones, gaps, folds)
+def test_iterating_is_asking_again_and_again(
+    text: str, moment: datetime, zone: ZoneInfo, gap: DstGap, fold: DstFold | None
+) -> None:
+    cron = parsed(text)
+    iterated = cron.firings(moment, zone, dst_gap=gap, dst_fold=fold)
+    assert list(islice(iterated, 50)) == list(islice(asked(cron, moment, zone, gap, fold), 50))
+
+
+@pytest.mark.parametrize("zone", [ZULU, NEW_YORK, LORD_HOWE, SAO_PAULO, HAVANA, APIA], ids=str)
+@pytest.mark.parametrize(("text", "gap", "fold"), [("7/20 * * * *", SHIFT, None), ("*/30 */2 * * *", SHIFT, BOTH)])
+def test_iterating_is_asking_all_through_the_years(
+    text: str, gap: DstGap, fold: DstFold | None, zone: ZoneInfo
+) -> None:
+    cron, moment, end = Cron.parse(text), datetime(2010, 12, 1, tzinfo=UTC), datetime(2012, 12, 1, tzinfo=UTC)
+    iterated = takewhile(end.__gt__, cron.firings(moment, zone, dst_gap=gap, dst_fold=fold))
+    assert list(iterated) == list(takewhile(end.__gt__, asked(cron, moment, zone, gap, fold)))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York", "Etc/GMT+12", "Etc/GMT-14"])
+@pytest.mark.parametrize("text", ["* * * * *", "0 */7 * * *", "0 0 L * *", "0 0 0 1 1 ? 2026"])
+def test_iterating_is_asking_at_both_ends_of_time(text: str, zone: str) -> None:
+    cron = Cron.parse(text)
+    for moment in (datetime.min.replace(tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)):
+        iterated = cron.firings(moment, ZoneInfo(zone))
+        assert list(islice(iterated, 5_000)) == list(islice(asked(cron, moment, ZoneInfo(zone)), 5_000))
+
+
+years = st.sampled_from(["*", "2011/2", "2010-2012", "2026,2028"])
+all_expressions = expressions | st.builds("{} {} {}".format, listed(items(0, 59)), five_fields, years)
+# Changes of the clocks, and at last a moment at which the search goes from one half-year to the next.
+turns = st.sampled_from(
+    [
+        datetime(2026, 3, 8, 7, tzinfo=UTC),
+        datetime(2026, 11, 1, 6, tzinfo=UTC),
+        datetime(2026, 4, 4, 15, tzinfo=UTC),
+        datetime(2026, 10, 3, 15, 30, tzinfo=UTC),
+        datetime(2018, 11, 4, 3, tzinfo=UTC),
+        datetime(2011, 12, 30, 10, tzinfo=UTC),
+        datetime(1972, 1, 7, tzinfo=UTC),
+        datetime(2026, 5, 19, 4, 3, 12, tzinfo=UTC),
+    ]
+)
+waits = st.one_of(
+    *(st.timedeltas(timedelta(0), timedelta(**{unit: 3})) for unit in ("seconds", "hours", "days")),
+    st.timedeltas(timedelta(0), timedelta(days=400)),
+)
+starts = moments | st.builds(lambda turn, wait: turn - wait, turns, waits)
+
+
+@settings(EVERY_TIME_THE_SAME, max_examples=500)
+@given(all_expressions, starts, waits, zones, gaps, folds)
+def test_counting_is_iterating(
+    text: str, after: datetime, wait: timedelta, zone: ZoneInfo, gap: DstGap, fold: DstFold | None
+) -> None:
+    cron, until, most = parsed(text), after + wait, 2_000
+    iterated = takewhile(until.__ge__, cron.firings(after, zone, dst_gap=gap, dst_fold=fold))
+    found = list(islice(iterated, most))
+    until = until if len(found) < most else found[-1]
+    assert cron.count(after, until, zone, dst_gap=gap, dst_fold=fold) == len(found)
+
+
+@EVERY_TIME_THE_SAME
+@given(all_expressions, starts, waits, waits, zones, gaps, folds)
+def test_counts_add_up(
+    text: str,
+    after: datetime,
+    wait: timedelta,
+    longer: timedelta,
+    zone: ZoneInfo,
+    gap: DstGap,
+    fold: DstFold | None,
+) -> None:
+    cron, between, until = parsed(text), after + wait, after + wait + longer
+
+    def count(begin: datetime, end: datetime) -> int:
+        return cron.count(begin, end, zone, dst_gap=gap, dst_fold=fold)
+
+    assert count(after, until) == count(after, between) + count(between, until)
+    assert count(until, after) == 0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/New_York", "Etc/GMT+12", "Etc/GMT-14"])
+@pytest.mark.parametrize("text", ["* * * * *", "0 */7 * * *", "0 0 L * *", "0 0 1 1 *"])
+def test_counting_is_iterating_at_both_ends_of_time(text: str, zone: str) -> None:
+    cron, days = Cron.parse(text), timedelta(days=3)
+    for after in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC) - days):
+        iterated = takewhile((after + days).__ge__, cron.firings(after, ZoneInfo(zone)))
+        assert cron.count(after, after + days, ZoneInfo(zone)) == len(list(iterated))
+
+
+@pytest.mark.parametrize(("zone", "missing"), [("UTC", 0), ("Etc/GMT+12", 12), ("Etc/GMT-14", 14)])
+def test_all_hours_there_are_can_be_counted(zone: str, missing: int) -> None:
+    begin, end = (
+        datetime.min.replace(tzinfo=ZoneInfo("Etc/GMT-14")),
+        datetime.max.replace(tzinfo=ZoneInfo("Etc/GMT+12")),
+    )
+    assert Cron.parse("@hourly").count(begin, end, ZoneInfo(zone)) == 24 * date.max.toordinal() - missing
+
+
+@pytest.mark.parametrize("text", ["* * * * * *", "* * 9-17 * * MON-FRI", "0 0 29 2 ?"])
+@pytest.mark.parametrize("zone", [ZULU, NEW_YORK], ids=str)
+def test_counting_takes_no_longer_for_many(text: str, zone: ZoneInfo) -> None:
+    cron, after = Cron.parse(text), datetime(2026, 5, 4, tzinfo=UTC)
+    assert seconds_of(lambda: cron.count(after, after.replace(year=2036), zone)) < 0.1
+
+
+def asked(
+    cron: Cron, moment: datetime, zone: ZoneInfo, gap: DstGap = SHIFT, fold: DstFold | None = None
+) -> Iterator[datetime]:
+    firing = cron.after(moment, zone, dst_gap=gap, dst_fold=fold)
+    while firing is not None:
+        yield firing
+        firing = cron.after(firing, zone, dst_gap=gap, dst_fold=fold)
+
+
 cron_like = st.text(alphabet="0123456789*/,-?LW#@ JANFRISUdaily", max_size=60)
 fields_like = st.lists(st.text(alphabet="0123456789*/,-?LW#FRI", min_size=1, max_size=8), min_size=5, max_size=7)
 
@@ -593,3 +764,4 @@ def test_the_worst_texts_are_answered_or_refused_at_once(text: str) -> None:
 def test_the_rarest_firings_are_found_at_once(text: str, year: int) -> None:
     cron, moment = Cron.parse(text), datetime(year, 3, 1, tzinfo=UTC)
     assert seconds_of(lambda: cron.after(moment, NEW_YORK)) < 0.1
+    assert seconds_of(lambda: next(cron.firings(moment, NEW_YORK), None)) < 0.1

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from itertools import count, pairwise, product, takewhile
+from itertools import count, cycle, pairwise, product, takewhile
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 from zoneinfo._common import load_data
@@ -242,6 +242,26 @@ def test_around_every_jump_it_is_as_defined() -> None:
         assert around(jump, text, gap, fold) == defined(jump, list(product(hours, minutes)), gap, fold), (jump, text)
 
 
+def test_around_every_jump_iterating_is_asking() -> None:
+    policies = product(DstGap, [*DstFold, None])
+    texts = ["*/10 * * * *", "5/25 */2 * * *", "*/15 {0},{1} * * *", "30 {0} * * *", "*/20 7 {1} * * *"]
+    for jump, ((gap, fold), text) in zip(jumps(), cycle(product(policies, texts)), strict=False):
+        text = text.format(jump.local_hour, (jump.local_hour + 1) % 24)
+        assert iterated(jump, text, gap, fold) == around(jump, text, gap, fold), (jump, text)
+
+
+def test_around_every_jump_counting_is_iterating() -> None:
+    policies = product(DstGap, [*DstFold, None])
+    texts = ["7/10 * * * *", "5/25 */2 * * *", "*/15 {0},{1} * * *", "30 {0} * * *", "* {0} * * *"]
+    for jump, ((gap, fold), text) in zip(jumps(), cycle(product(policies, texts)), strict=False):
+        cron = Cron.parse(text.format(jump.local_hour, (jump.local_hour + 1) % 24))
+        begin, end = window(jump)
+        middle = begin + timedelta(hours=30, minutes=jump.at // 3600 % 100 - 50)
+        found = iterated(jump, cron.text, gap, fold)
+        counts = [cron.count(*ends, jump.zone, dst_gap=gap, dst_fold=fold) for ends in ((begin, middle), (middle, end))]
+        assert counts == [sum(at <= middle for at in found), sum(at > middle for at in found)], (jump, cron.text)
+
+
 def window(jump: Jump) -> tuple[datetime, datetime]:
     middle = datetime.fromtimestamp(jump.at, UTC)
     return middle - timedelta(hours=30), middle + timedelta(hours=30)
@@ -254,6 +274,12 @@ def around(jump: Jump, text: str, gap: DstGap, fold: DstFold | None) -> list[dat
         found.append(firing)
         moment = firing
     return found
+
+
+def iterated(jump: Jump, text: str, gap: DstGap, fold: DstFold | None) -> list[datetime]:
+    begin, end = window(jump)
+    firings = Cron.parse(text).firings(begin, jump.zone, dst_gap=gap, dst_fold=fold)
+    return list(takewhile(end.__ge__, firings))
 
 
 def defined(jump: Jump, times: list[tuple[int, int]], gap: DstGap, fold: DstFold | None) -> list[datetime]:

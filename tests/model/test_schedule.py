@@ -152,7 +152,7 @@ def test_an_instant_may_be_the_end_of_its_window() -> None:
         (ScheduleText("CRON", "0 9 * * *", "europe/berlin"), "time_zone", "write it like Europe/Berlin"),
         (ScheduleText("CRON", "0 9 * * *", "../../etc/passwd"), "time_zone", "write it like Europe/Berlin"),
         (ScheduleText("CRON", "0 9 * * *", "+02:00"), "time_zone", "write it like Europe/Berlin"),
-        (ScheduleText("INTERVAL", "PT1H", "Europe/Berlin"), "time_zone", "goes with cron expressions only"),
+        (ScheduleText("INTERVAL", "PT1H", "Europe/Berlin"), "time_zone", "goes with cron and RRULE only"),
     ],
 )
 def test_a_schedule_nobody_can_follow_is_refused_with_advice(
@@ -167,7 +167,7 @@ def test_a_schedule_nobody_can_follow_is_refused_with_advice(
 
 @pytest.mark.parametrize("schedule", [None, "now", "PT1H", "2027-01-31T12:00:00Z", ScheduleText("NOW")])
 def test_a_zone_without_a_cron_expression_is_refused(schedule: str | ScheduleText | None) -> None:
-    with pytest.raises(InvalidField, match="time_zone: goes with cron expressions only"):
+    with pytest.raises(InvalidField, match="time_zone: goes with cron and RRULE only"):
         parse_when(schedule, time_zone="Europe/Berlin")
 
 
@@ -471,3 +471,80 @@ def test_what_does_not_go_together_is_refused(schedule: str | ScheduleText, fiel
         parse_when(schedule)
 
     assert refusal.value.field == field
+
+
+# Recurrence rules
+
+WEEKLY = "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0"
+
+
+def test_a_rule_is_told_by_its_looks_and_fires_in_its_zone() -> None:
+    schedule = parse_when(WEEKLY, time_zone="Europe/Berlin")
+    assert isinstance(schedule, Recurring)
+    monday = datetime(2027, 1, 4, 8, tzinfo=UTC)
+
+    anchored = schedule.anchored(datetime(2027, 1, 1, 12, 30, 15, 999_000, tzinfo=UTC))
+
+    assert anchored.after(monday - timedelta(seconds=1)) == monday
+    assert anchored.zone == "Europe/Berlin"
+    assert schedule_text(anchored) == ScheduleText("RRULE", f"DTSTART:20270101T133015\nRRULE:{WEEKLY}", "Europe/Berlin")
+    assert parse_when(schedule_text(anchored)) == anchored
+
+
+def test_a_rule_that_says_when_it_starts_is_not_anchored_anew() -> None:
+    schedule = parse_when("DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY;COUNT=2")
+    assert isinstance(schedule, Recurring)
+
+    anchored = schedule.anchored(datetime(2027, 6, 1, tzinfo=UTC))
+
+    assert anchored == schedule
+    assert [*anchored.firings(datetime(2026, 1, 1, tzinfo=UTC))] == [
+        datetime(2027, 1, 1, 9, tzinfo=UTC),
+        datetime(2027, 1, 2, 9, tzinfo=UTC),
+    ]
+
+
+def test_the_window_of_a_rule_is_where_it_counts_from() -> None:
+    schedule = parse_when("FREQ=HOURLY;INTERVAL=5", start="2027-01-01T07:00:00Z", end="2027-01-01T18:00:00Z")
+    assert isinstance(schedule, Recurring)
+
+    firings = schedule.anchored(datetime(2026, 1, 1, tzinfo=UTC)).firings(datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert [fires_at.hour for fires_at in firings] == [7, 12, 17]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "field"),
+    [
+        ("FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "schedule"),
+        ("FREQ=SOMETIMES", "schedule"),
+        (ScheduleText("RRULE", "FREQ=DAILY", dialect="quartz"), "schedule.dialect"),
+        (ScheduleText("RRULE", "FREQ=DAILY", "Mars/Olympus"), "time_zone"),
+        (ScheduleText("RRULE"), "schedule"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(schedule: str | ScheduleText, field: str) -> None:
+    with pytest.raises(InvalidField) as refused:
+        parse_when(schedule)
+
+    assert refused.value.field == field
+
+
+# Firings in a row, and how many there are
+
+
+@pytest.mark.parametrize("text", ["*/7 * * * *", "PT13M", "R40/2027-03-27T22:00:00Z/PT1H", "FREQ=MINUTELY;INTERVAL=11"])
+def test_in_a_row_they_are_what_they_are_one_by_one(text: str) -> None:
+    start = datetime(2027, 3, 27, 21, tzinfo=UTC)
+    schedule = parse_when(text, start="2027-03-27T22:05:00Z", end="2027-03-29T05:00:00Z")
+    assert isinstance(schedule, Recurring)
+    schedule = schedule.anchored(start)
+    one_by_one = []
+    fires_at = schedule.after(start)
+    while fires_at is not None:
+        one_by_one.append(fires_at)
+        fires_at = schedule.after(fires_at)
+
+    assert [*schedule.firings(start)] == one_by_one
+    for end in one_by_one[:3] + one_by_one[-3:]:
+        assert schedule.count(one_by_one[0], end) in (None, one_by_one.index(end))

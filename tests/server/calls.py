@@ -100,6 +100,9 @@ class Caller:
     async def patch(self, path: str, body: object) -> Answer:
         return await self.send("PATCH", path, msgspec.json.encode(body))
 
+    async def put(self, path: str, body: object) -> Answer:
+        return await self.send("PUT", path, msgspec.json.encode(body))
+
     async def delete(self, path: str) -> Answer:
         return await self.send("DELETE", path)
 

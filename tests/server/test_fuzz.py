@@ -24,6 +24,7 @@ EVERY_TIME_THE_SAME = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 NO_JOB = "01900000-0000-7000-8000-000000000000"
+BODIES = {"PATCH": b"{}", "PUT": b'{"days": []}'}
 
 nasty_numbers = st.sampled_from(
     [
@@ -367,6 +368,9 @@ async def test_any_query_is_answered(admin: Caller, path: str, query: list[tuple
             ("GET", "/jobs/{}/executions"),
             ("GET", "/executions/{}"),
             ("POST", "/executions/{}/cancel"),
+            ("GET", "/calendars/{}"),
+            ("PUT", "/calendars/{}"),
+            ("DELETE", "/calendars/{}"),
         ]
     ),
     name=st.one_of(
@@ -379,7 +383,7 @@ async def test_any_query_is_answered(admin: Caller, path: str, query: list[tuple
 async def test_any_name_in_a_path_is_answered(admin: Caller, place: tuple[str, str], name: str) -> None:
     method, path = place
 
-    answer = await admin.send(method, path.format(escaped(name)), b"{}" if method == "PATCH" else None)
+    answer = await admin.send(method, path.format(escaped(name)), BODIES.get(method))
 
     is_an_answer(answer)
 

@@ -35,6 +35,10 @@ PROMISED = {
     ("post", "/executions/{id}/cancel"): {"id"},
     ("get", "/dead-letters"): {"user_id", "task_id", "start_time", "end_time", "limit", "page_token"},
     ("post", "/dead-letters/redrive"): set(),
+    ("get", "/calendars"): {"user_id"},
+    ("put", "/calendars/{name}"): {"name", "user_id"},
+    ("get", "/calendars/{name}"): {"name", "user_id"},
+    ("delete", "/calendars/{name}"): {"name", "user_id"},
     ("get", "/workers"): set(),
     ("get", "/healthz"): set(),
     ("get", "/readyz"): set(),
@@ -220,6 +224,10 @@ async def test_what_is_answered_is_what_is_described(
     fits("post", "/work/renew", await admin.post("/work/renew", {"worker_id": "remote"}))
     endings = [{"claim": each["claim"], "outcome": "completed", "result": {"a": 1}} for each in running["executions"]]
     fits("post", "/work/finish", await admin.post("/work/finish", {"worker_id": "remote", "endings": endings}))
+    fits("put", "/calendars/{name}", await admin.send("PUT", "/calendars/x", b'{"days": ["2027-12-25"]}'))
+    fits("get", "/calendars", await admin.get("/calendars"))
+    fits("get", "/calendars/{name}", await admin.get("/calendars/x"))
+    fits("delete", "/calendars/{name}", await admin.delete("/calendars/x"))
     fits("get", "/workers", await admin.get("/workers"))
     fits("get", "/healthz", await admin.get("/healthz"))
     fits("get", "/readyz", await admin.get("/readyz"))

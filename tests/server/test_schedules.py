@@ -13,7 +13,7 @@ from rota.store.postgres.engine import PostgresStore
 from tests.server.calls import Caller
 from tests.server.conftest import NewCaller
 from tests.support.clock import FakeClock
-from tests.support.jobs import ALICE, a_worker, claim
+from tests.support.jobs import ALICE, a_worker, claim, ended
 
 PATH = "/schedules/preview"
 
@@ -25,10 +25,11 @@ async def previewed(caller: Caller, schedule: object, **fields: object) -> Any:
 async def test_a_schedule_is_previewed_from_now_on(ann: Caller) -> None:
     found = await previewed(ann, "30 2 * * *", time_zone="America/New_York", count=2)
 
+    at, later = "2027-01-05T07:30:00.000Z", "2027-01-06T07:30:00.000Z"
     assert found == {
         "firings": [
-            {"at": "2027-01-05T07:30:00.000Z", "local": "2027-01-05T02:30:00-05:00", "note": None},
-            {"at": "2027-01-06T07:30:00.000Z", "local": "2027-01-06T02:30:00-05:00", "note": None},
+            {"at": at, "local": "2027-01-05T02:30:00-05:00", "note": None, "due_at": at},
+            {"at": later, "local": "2027-01-06T02:30:00-05:00", "note": None, "due_at": later},
         ],
         "description": "At 02:30 every day (America/New_York)",
         "warnings": ["02:30 does not exist on 2027-03-14 in America/New_York; it fires at 03:30"],
@@ -127,3 +128,29 @@ async def test_reading_is_enough_and_needed(caller: NewCaller, worker: Caller, n
 )
 async def test_what_cannot_be_is_refused(ann: Caller, body: dict[str, object], field: str) -> None:
     (await ann.post(PATH, body)).refused(422, field)
+
+
+async def test_a_preview_of_a_jobs_jitter_and_calendar_is_exact(
+    ann: Caller, store: PostgresStore, clock: FakeClock
+) -> None:
+    await ann.put("/calendars/lunch", {"days": ["2027-01-04T12:00:00Z/2027-01-04T13:00:00Z"]})
+    job = await ann.submit(schedule="0 * * * *", jitter="PT10M", calendar="lunch")
+    planner = Planner(store)
+
+    found = await previewed(ann, "0 * * * *", job_id=job["id"], count=3)
+    for _ in range(3):
+        clock.advance(hours=1)
+        await planner.step()
+        clock.advance(minutes=10)
+        await store.finish([ended(c) for c in await claim(store)])
+        clock.advance(minutes=-10)
+
+    ran = {e["fires_at"]: e["due_at"] for e in await ann.all("/executions", status="completed")}
+    notes = [firing["note"] for firing in found["firings"]]
+    assert notes == [None, "skipped: a day of the calendar lunch", None]
+    assert ran == {firing["at"]: firing["due_at"] for firing in found["firings"] if firing["note"] is None}
+    assert all(firing["due_at"] > firing["at"] for firing in found["firings"])
+
+
+async def test_a_calendar_nobody_has_is_refused(ann: Caller) -> None:
+    (await ann.post(PATH, {"schedule": "PT1H", "calendar": "unheard-of"})).refused(422, "calendar")

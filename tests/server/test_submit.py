@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,15 @@ CANNOT_BE: list[tuple[dict[str, object], str]] = [
     ({"backoff": {"jitter": 2}}, "backoff.jitter"),
     ({"backoff": {"speed": 2}}, "backoff.speed"),
     ({"overlap": "perhaps"}, "overlap"),
+    ({"overlap": "allow"}, "overlap"),
+    ({"jitter": 5, "schedule": "now"}, "jitter"),
+    ({"schedule": "PT1M", "misfire": "sometimes"}, "misfire"),
+    ({"schedule": "PT1M", "misfire": {"policy": "all", "window": 1}}, "misfire.window"),
+    ({"schedule": "PT1M", "misfire": "all", "overlap": "cancel_other"}, "misfire"),
+    ({"schedule": "PT1M", "jitter": -1}, "jitter"),
+    ({"schedule": "PT1M", "max_executions": 0}, "max_executions"),
+    ({"schedule": "PT1M", "auto_pause_after": 0}, "auto_pause_after"),
+    ({"schedule": "PT1M", "calendar": "unheard-of"}, "calendar"),
     ({"queue": ""}, "queue"),
     ({"queue": "x" * 201}, "queue"),
     ({"parameters": []}, "parameters"),
@@ -170,6 +180,26 @@ async def test_a_job_answers_with_everything_that_was_promised(ann: Caller) -> N
     assert once["last_execution"].keys() >= EXECUTION_FIELDS
 
 
+RULES: dict[str, Any] = {
+    "overlap": "buffer_all",
+    "misfire": {"policy": "all", "window": "PT1H"},
+    "jitter": "PT30S",
+    "max_executions": 100,
+    "auto_pause_after": 3,
+}
+
+
+async def test_the_rules_of_a_recurring_job_are_told_again(ann: Caller) -> None:
+    await ann.put("/calendars/holidays", {"days": ["2027-12-25"]})
+
+    job = await ann.submit(schedule=DAILY, calendar="holidays", **RULES)
+
+    assert job["overlap"] == "buffer_all"
+    assert job["misfire"] == {"policy": "all", "window": 3600.0}
+    assert (job["jitter"], job["calendar"], job["max_executions"]) == (30.0, "holidays", 100)
+    assert (job["auto_pause_after"], job["paused"], job["waiting"]) == (3, None, 0)
+
+
 @pytest.mark.parametrize("schedule", [None, "PT1M", DAILY, "2028-02-29T00:00:00Z"])
 async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | None) -> None:
     answer = await ann.post(
@@ -183,8 +213,8 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
             "max_retries": 0,
             "backoff": {"initial": "PT2S", "factor": 3, "cap": 60, "jitter": 0},
             "timeout": "PT5M",
-            "overlap": "allow",
-        },
+        }
+        | (RULES if schedule in ("PT1M", DAILY) else {}),
     )
     job = answer.ok(201)
 

@@ -214,7 +214,11 @@ async def test_a_renewal_keeps_a_worker_alive(
     [work] = await claimed(worker)
     for _ in range(3):
         clock.advance(seconds=10)
-        assert (await worker.post("/work/renew", {"worker_id": ME})).ok() == {"alive": True, "cancelled": []}
+        assert (await worker.post("/work/renew", {"worker_id": ME})).ok() == {
+            "alive": True,
+            "cancelled": [],
+            "terminated": [],
+        }
         await Reaper(store, hold_off=0).step()
 
     assert await finished(worker, ending(work)) == []
@@ -228,14 +232,18 @@ async def test_a_renewal_and_a_claim_tell_what_to_stop(ann: Caller, worker: Call
     renewed = (await worker.post("/work/renew", {"worker_id": ME})).ok()
     told = (await worker.post("/work/claim", {"worker_id": ME, "tasks": ["echo"], "wait": 20})).ok()
 
-    assert renewed == {"alive": True, "cancelled": [work["id"]]}
+    assert renewed == {"alive": True, "cancelled": [work["id"]], "terminated": []}
     assert told["cancelled"] == [work["id"]]
     assert await finished(worker, ending(work, "cancelled")) == []
     assert await status_of(ann, job) == "CANCELLED"
 
 
 async def test_a_worker_that_is_not_known_is_not_alive(worker: Caller) -> None:
-    assert (await worker.post("/work/renew", {"worker_id": "never-seen"})).ok() == {"alive": False, "cancelled": []}
+    assert (await worker.post("/work/renew", {"worker_id": "never-seen"})).ok() == {
+        "alive": False,
+        "cancelled": [],
+        "terminated": [],
+    }
 
 
 async def test_death_is_final(ann: Caller, worker: Caller, store: PostgresStore, clock: FakeClock) -> None:

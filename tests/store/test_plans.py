@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from rota.store.postgres import jobs, planning, work
+from rota.store.postgres import backfills, jobs, planning, work
 from rota.store.postgres.database import HOT
 
 HOT_STATEMENTS = {
@@ -29,6 +29,13 @@ HOT_STATEMENTS = {
     "end_pending": jobs.SQL.end_pending,
     "unplanned": planning.SQL.unplanned,
     "plan": planning.SQL.plan,
+    "waiting_jobs": planning.SQL.waiting_jobs,
+    "release": planning.SQL.release,
+    "unfilled": backfills.SQL.unfilled,
+    "runs": backfills.SQL.runs,
+    "fill": backfills.SQL.fill,
+    "ask_to_stop": backfills.SQL.ask_to_stop,
+    "change_recurring": jobs.SQL.change_recurring,
 }
 SHARDED = ("executions", "jobs", "history", "attempts", "dead_letters")
 # Which index may be used for which table; `None` is a look-up by ctid.
@@ -46,8 +53,15 @@ ALLOWED: dict[str, dict[str, set[str | None]]] = {
     "still_held": {"executions": {"executions_pkey"}},
     "held": {"executions": {"executions_held"}},
     "end_pending": {"executions": {"executions_pkey", None}},
-    "unplanned": {"jobs": {"jobs_unplanned"}, "executions": {"executions_pkey"}},
+    "unplanned": {"jobs": {"jobs_unplanned"}, "executions": {"executions_pkey", "executions_waiting"}},
     "plan": {"jobs": {"jobs_pkey", None}},
+    "waiting_jobs": {"executions": {"executions_waiting"}},
+    "release": {"executions": {"executions_waiting", "executions_pkey", None}},
+    "unfilled": {"executions": {"executions_backfill"}, "jobs": {"jobs_pkey"}},
+    "runs": {"executions": {"executions_pkey"}},
+    "fill": {"executions": {"executions_backfill"}, "jobs": {"jobs_pkey"}},
+    "ask_to_stop": {"executions": {"executions_backfill"}},
+    "change_recurring": {"jobs": {"jobs_pkey", None}},
 }
 
 
@@ -140,11 +154,12 @@ from generate_series(1, $1) n
 """
 _FILL_JOBS = """
 insert into jobs (
-    shard, id, user_id, task_id, queue, priority, lane, parameters, schedule, overlap, state, next_fires_at, created_at
+    shard, id, user_id, task_id, queue, priority, lane, parameters, schedule, rules, overlap, state, next_fires_at,
+    since, watched_from, created_at
 )
 select
-    0, gen_random_uuid(), 'ann', 'task', 'default', 0, 1, '{}', '{}', 'skip', 'ACTIVE',
-    now() + n * interval '1 s', now()
+    0, gen_random_uuid(), 'ann', 'task', 'default', 0, 1, '{}', '{}', '{}', 'skip', 'ACTIVE',
+    now() + n * interval '1 s', now(), now(), now()
 from generate_series(1, $1) n
 """
 _FILL_WORKERS = """

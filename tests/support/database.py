@@ -73,7 +73,10 @@ def in_database(server: str, name: str) -> str:
 async def _empty(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        tables = "executions, jobs, history, attempts, dead_letters, names, lanes, workers, api_keys"
+        tables = (
+            "executions, jobs, history, attempts, dead_letters, names, lanes, workers, api_keys, calendars, revisions,"
+            " backfills"
+        )
         await connection.execute(f"truncate {tables} restart identity")
         await connection.execute("update cluster set shards = 1")
     finally:

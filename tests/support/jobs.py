@@ -9,9 +9,10 @@ from typing import Any
 
 from rota.model.definition import Definition, Policy
 from rota.model.execution import Claimed, Ending, Execution
-from rota.model.job import IdempotencyKey, Job, NewJob, Overlap, new_job_id
+from rota.model.job import IdempotencyKey, Job, NewJob, new_job_id
 from rota.model.query import ExecutionFilter, Page
 from rota.model.retry import Done, Outcome, ending_for
+from rota.model.rules import Rules
 from rota.model.schedule import Recurring, parse_when
 from rota.model.worker import NewWorker
 from rota.store.protocol import Accepted, RecurringChange, Store, Submission
@@ -38,9 +39,15 @@ def a_job(
 
 
 def a_recurring_job(
-    schedule: str, now: datetime, *, overlap: Overlap = Overlap.SKIP, user_id: str = "ann", **window: str
+    schedule: str,
+    now: datetime,
+    *,
+    user_id: str = "ann",
+    start: str | None = None,
+    end: str | None = None,
+    **rules: Any,
 ) -> NewJob:
-    recurring = parse_when(schedule, **window)
+    recurring = parse_when(schedule, start=start, end=end)
     assert isinstance(recurring, Recurring)
     recurring = recurring.anchored(now)
     return NewJob(
@@ -48,11 +55,12 @@ def a_recurring_job(
         definition=Definition(user_id=user_id, task_id="echo"),
         recurring=recurring,
         fires_at=recurring.after(now),
-        overlap=overlap,
+        rules=Rules(**rules),
+        since=now,
     )
 
 
-def a_change(seen: Job, *, next_fires_at: datetime | None, overlap: Overlap = Overlap.SKIP) -> RecurringChange:
+def a_change(seen: Job, *, since: datetime, next_fires_at: datetime | None, **rules: Any) -> RecurringChange:
     """Of when a job fires next, made from what was seen of it."""
     assert seen.schedule is not None
     return RecurringChange(
@@ -62,7 +70,8 @@ def a_change(seen: Job, *, next_fires_at: datetime | None, overlap: Overlap = Ov
         withdraws=seen.planned,
         definition=seen.definition,
         schedule=seen.schedule,
-        overlap=overlap.value,
+        rules=Rules(**rules),
+        since=since,
         next_fires_at=next_fires_at,
     )
 

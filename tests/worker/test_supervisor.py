@@ -11,13 +11,15 @@ import msgspec
 import pytest
 
 from rota.model.execution import Status
+from rota.model.rules import Overlap
+from rota.scheduler.planner import Planner
 from rota.store.postgres.engine import PostgresStore
 from rota.store.protocol import WorkSource
 from rota.worker.children import WorkerBroken
 from rota.worker.supervisor import Supervisor, WorkerSettings
 from tests.cluster.tasks import notes
 from tests.support.flaky import flaky
-from tests.support.jobs import a_job, executions, submit
+from tests.support.jobs import a_job, a_recurring_job, executions, submit
 from tests.support.processes import eventually
 
 APP = "tests.cluster.tasks:app"
@@ -106,3 +108,28 @@ async def test_an_app_that_cannot_be_loaded_says_why(live: PostgresStore) -> Non
 
     with pytest.raises(WorkerBroken, match="no module"):
         await broken.run(asyncio.Event())
+
+
+async def test_what_is_replaced_is_killed_and_only_then_does_the_new_one_start(
+    live: PostgresStore, tmp_path: Path
+) -> None:
+    """A thread cannot be stopped: terminate_other takes its process away, long before the task would have ended."""
+    now = await live.now()
+    job = a_recurring_job("PT1S", now, overlap=Overlap.TERMINATE_OTHER, max_executions=2)
+    parameters = msgspec.json.encode({"file": str(tmp_path / "notes"), "text": "it", "seconds": 3600}).decode()
+    definition = msgspec.structs.replace(job.definition, task_id="block", parameters=parameters)
+    planner = Planner(live)
+
+    async def both_began() -> bool:
+        await planner.step()
+        return len(notes(tmp_path / "notes")) == 2
+
+    async with a_supervisor(live, live, drain=0.0):
+        await submit(live, msgspec.structs.replace(job, definition=definition))
+        await eventually(both_began)
+        [new, old] = await executions(live)
+
+    assert notes(tmp_path / "notes") == ["it began", "it began"]
+    assert old.status is Status.CANCELLED
+    assert old.finished_at is not None and new.started_at is not None
+    assert old.finished_at <= new.started_at

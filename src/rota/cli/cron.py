@@ -13,11 +13,16 @@ from rota.cli.connect import AsJson
 from rota.model.cron import Cron
 from rota.model.errors import InvalidSchedule
 from rota.model.instants import parse_instant, print_instant
-from rota.model.preview import Clock, Firing, Once, Timetable, clock_of, lint, preview, sentence
+from rota.model.preview import Clock, Firing, Once, Timetable, lint, preview, sentence, zone_of
 from rota.model.schedule import Recurring, known_zone, parse_when
 
 Expression = Annotated[
-    str, typer.Argument(metavar="EXPR", help='"30 10 * * FRI", or PT15M, or 2027-01-31T10:30:00Z.', show_default=False)
+    str,
+    typer.Argument(
+        metavar="EXPR",
+        help='"30 10 * * FRI", or PT15M, or "FREQ=WEEKLY;BYDAY=MO", or 2027-01-31T10:30:00Z.',
+        show_default=False,
+    ),
 ]
 Zone = Annotated[str | None, typer.Option("--tz", help="IANA time zone of the cron expression; UTC unless said.")]
 From = Annotated[str | None, typer.Option("--from", help="Firings after this instant; now unless said.")]
@@ -41,7 +46,7 @@ def cron(
         instants = [print_instant(firing.at) for firing in found]
         return show.as_json({"firings": instants, "description": sentence(schedule), "warnings": warnings})
     show.out.print(sentence(schedule), style="bold", highlight=False, soft_wrap=True)
-    _print_firings(found, clock_of(schedule))
+    _print_firings(found, zone_of(schedule))
     for warning in warnings:
         show.out.print("[yellow]Warning:[/yellow]", warning, highlight=False, soft_wrap=True)
     return None
@@ -59,9 +64,9 @@ def _schedule(expression: str, tz: str | None, dialect: str, after: datetime) ->
             raise InvalidSchedule("schedule", "now is no schedule to look ahead from; write a cron expression")
 
 
-def _print_firings(found: list[Firing], clock: Clock | None) -> None:
+def _print_firings(found: list[Firing], zone: str) -> None:
     utc = [show.moment(print_instant(firing.at)) for firing in found]
-    if clock is None or clock.zone.key == "UTC":
+    if zone == "UTC":
         return show.table(("UTC",), [(at,) for at in utc], empty="No firings.")
     rows = [(at, firing.local.replace("T", " "), firing.note or "") for at, firing in zip(utc, found, strict=True)]
-    return show.table(("UTC", clock.zone.key, ""), rows, empty="No firings.")
+    return show.table(("UTC", zone, ""), rows, empty="No firings.")

@@ -19,7 +19,15 @@ Id = Annotated[str, typer.Argument(help="A job id.")]
 At = Annotated[str | None, typer.Option(help="At this instant: 2027-01-31T10:30:00Z.")]
 Every = Annotated[str | None, typer.Option(help="Every ISO 8601 duration: PT15M.")]
 Cron = Annotated[str | None, typer.Option(help='By cron: "0 10 * * FRI".')]
-Zone = Annotated[str | None, typer.Option("--tz", help="IANA time zone of the cron expression.")]
+Rule = Annotated[
+    str | None, typer.Option(help='By RFC 5545: "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9;BYMINUTE=0;BYSECOND=0".')
+]
+Zone = Annotated[str | None, typer.Option("--tz", help="IANA time zone of the cron expression or the RRULE.")]
+OverlapRule = Annotated[
+    str | None,
+    typer.Option(help="While one is open: skip, buffer_one, buffer_all, cancel_other, terminate_other or allow."),
+]
+MisfireRule = Annotated[str | None, typer.Option(help="Of firings missed run the latest, all, or none (skip).")]
 User = Annotated[str | None, typer.Option("--user", help="Only this user's.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many rows.")]
 Token = Annotated[str | None, typer.Option("--page-token", help="Where the page before ended.")]
@@ -32,24 +40,42 @@ def submit(
     at: At = None,
     every: Every = None,
     cron: Cron = None,
+    rrule: Rule = None,
     tz: Zone = None,
     priority: Annotated[int, typer.Option(min=0, max=9, help="A step up is a head start of five seconds.")] = 0,
     queue: Annotated[str, typer.Option(help="The queue whose workers may take it.")] = "default",
     max_retries: Annotated[int | None, typer.Option(min=0, max=1000, help="How often it is tried again.")] = None,
+    overlap: OverlapRule = None,
+    misfire: MisfireRule = None,
+    jitter: Annotated[str | None, typer.Option(help="Put each start off by up to this duration.")] = None,
+    calendar: Annotated[str | None, typer.Option(help="Not on the days of this calendar.")] = None,
+    max_executions: Annotated[int | None, typer.Option(min=1, help="End the job after so many.")] = None,
+    auto_pause_after: Annotated[int | None, typer.Option(min=1, help="Pause it after so many failures.")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="The same key gives the same job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit 1 unless it completed.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Submit a job: now, at an instant, every so often, or by cron."""
+    """Submit a job: now, at an instant, every so often, by cron or by an RRULE."""
+    given = {
+        "max_retries": max_retries, "overlap": overlap, "misfire": misfire, "jitter": jitter, "calendar": calendar,
+        "max_executions": max_executions, "auto_pause_after": auto_pause_after,
+    }  # fmt: skip
     options: dict[str, Any] = {"priority": priority, "queue": queue}
-    if max_retries is not None:
-        options["max_retries"] = max_retries
-    _one_of(at, every, cron)
-    if wait and (every or cron):
+    options |= {name: value for name, value in given.items() if value is not None}
+    _one_of(at, every, cron, rrule)
+    if wait and (every or cron or rrule):
         raise typer.BadParameter("--wait goes with a job that runs once; this one never ends by itself")
     with Client() as rota:
         job = rota.submit(
-            task, _parameters(parameter), at=at, every=every, cron=cron, tz=tz, idempotency_key=key, **options
+            task,
+            _parameters(parameter),
+            at=at,
+            every=every,
+            cron=cron,
+            rrule=rrule,
+            tz=tz,
+            idempotency_key=key,
+            **options,
         )
         if wait:
             with show.err.status(f"waiting for {job.id}"):
@@ -139,17 +165,18 @@ def reschedule(
     at: At = None,
     every: Every = None,
     cron: Cron = None,
+    rrule: Rule = None,
     tz: Zone = None,
     priority: Annotated[int | None, typer.Option(min=0, max=9, help="Another priority.")] = None,
     json: AsJson = False,
 ) -> None:
     """Give a job another schedule or priority."""
-    _one_of(at, every, cron)
+    _one_of(at, every, cron, rrule)
     changes: dict[str, Any] = {} if priority is None else {"priority": priority}
-    if not changes and not any((at, every, cron, tz)):
-        raise typer.BadParameter("say what is to change: --at, --every, --cron, --tz or --priority")
+    if not changes and not any((at, every, cron, rrule, tz)):
+        raise typer.BadParameter("say what is to change: --at, --every, --cron, --rrule, --tz or --priority")
     with Client() as rota:
-        found = rota.reschedule(id, at=at, every=every, cron=cron, tz=tz, **changes)
+        found = rota.reschedule(id, at=at, every=every, cron=cron, rrule=rrule, tz=tz, **changes)
     show.as_json(found) if json else show.job(found)
 
 
@@ -158,6 +185,46 @@ def run(id: Id, json: AsJson = False) -> None:
     with Client() as rota:
         found = rota.run(id)
     show.as_json(found) if json else show.executions([found])
+
+
+def pause(
+    id: Id,
+    note: Annotated[str | None, typer.Option(help="Why, for whoever looks.")] = None,
+    until: Annotated[str | None, typer.Option(help="Resume at this instant by itself.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Pause a recurring job; what runs goes on."""
+    with Client() as rota:
+        found = rota.pause(id, note=note, until=until)
+    show.as_json(found) if json else show.job(found)
+
+
+def resume(
+    id: Id,
+    catch_up: Annotated[bool, typer.Option("--catch-up", help="What fell due meanwhile counts as missed.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Resume a paused job."""
+    with Client() as rota:
+        found = rota.resume(id, catch_up=catch_up)
+    show.as_json(found) if json else show.job(found)
+
+
+def ledger(
+    id: Id,
+    since: Annotated[str | None, typer.Option("--from", help="An instant; a week ago unless said.")] = None,
+    to: Annotated[str | None, typer.Option(help="An instant; now unless said.")] = None,
+    limit: Limit = 100,
+    page_token: Token = None,
+    json: AsJson = False,
+) -> None:
+    """Show every firing that was expected of a job, and what became of it."""
+    with Client() as rota:
+        page = rota.ledger(id, start=since, end=to, limit=limit, page_token=page_token)
+    if json:
+        return show.as_json(page)
+    show.ledger(page)
+    return _more(page.next_page_token)
 
 
 letters = typer.Typer(help="Executions that failed for good.", invoke_without_command=True)
@@ -226,7 +293,7 @@ def _parameters(pairs: list[str]) -> dict[str, Any]:
 
 def _one_of(*schedules: str | None) -> None:
     if sum(schedule is not None for schedule in schedules) > 1:
-        raise typer.BadParameter("--at, --every and --cron exclude each other")
+        raise typer.BadParameter("--at, --every, --cron and --rrule exclude each other")
 
 
 def _more(token: str | None) -> None:

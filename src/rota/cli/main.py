@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from rota.cli import cron, jobs, keys, show
+from rota.cli import backfill, calendars, cron, doctor, jobs, keys, show
 from rota.cli.connect import Data, Database, dsn_of, use_data
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
@@ -114,9 +114,15 @@ app.command()(jobs.execution)
 app.command()(jobs.cancel)
 app.command()(jobs.reschedule)
 app.command()(jobs.run)
+app.command()(jobs.pause)
+app.command()(jobs.resume)
+app.command()(jobs.ledger)
 app.add_typer(jobs.letters, name="dead-letters")
+app.add_typer(backfill.app, name="backfill")
+app.add_typer(calendars.app, name="calendars")
 app.command()(jobs.workers)
 app.command()(cron.cron)
+app.command()(doctor.doctor)
 app.add_typer(keys.app, name="keys")
 
 

@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 
 from rota.cli import show
 from rota.model.errors import RotaError
+from rota.model.ledger import HISTORY_KEPT
 from rota.scheduler.duties import run_duties, run_reaper
-from rota.scheduler.janitor import KEEP
 from rota.server.app import create_app
 from rota.store.postgres.engine import PostgresStore
 from rota.store.postgres.migrate import migrate
@@ -89,7 +89,7 @@ async def prepare(dsn: str) -> list[int]:
     applied = await migrate(dsn)
     store = await PostgresStore.open(dsn)
     try:
-        await store.maintain(keep=KEEP)
+        await store.maintain(keep=HISTORY_KEPT)
     finally:
         await store.aclose()
     return applied

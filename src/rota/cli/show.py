@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rota.api import ExecutionDetail, ExecutionView, JobView, WorkerView
+from rota.api import (
+    BackfillPreview,
+    BackfillView,
+    CalendarView,
+    ExecutionDetail,
+    ExecutionView,
+    JobView,
+    LedgerView,
+    LineView,
+    WorkerView,
+)
 from rota.model.keys import ApiKey
 
 # A pipe has no width: nothing is cut for those who read by machine.
@@ -23,6 +33,7 @@ MOST_SHOWN = 500
 _COLOURS = {
     "COMPLETED": "green", "FAILED": "red", "RUNNING": "cyan", "RETRYING": "yellow", "QUEUED": "blue",
     "SCHEDULED": "blue", "CANCELLED": "dim", "SKIPPED": "dim", "ACTIVE": "green", "DEAD": "red", "ALIVE": "green",
+    "MISSING": "red", "PAUSED": "yellow", "UNSETTLED": "yellow", "EXPECTED": "blue",
 }  # fmt: skip
 
 
@@ -45,7 +56,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str)
     out.print(grid)
 
 
-_NEVER_CUT = {"job", "execution", "worker", "key", "status", "state", "next", "when"}
+_NEVER_CUT = {
+    "backfill",
+    "calendar",
+    "job",
+    "execution",
+    "worker",
+    "key",
+    "status",
+    "state",
+    "next",
+    "when",
+    "fires at",
+    "verdict",
+    "because",
+}
 
 
 def _text(cell: Cell) -> Text:
@@ -62,12 +87,74 @@ def executions(found: Iterable[ExecutionView], *, empty: str = "No executions.")
     table(("execution", "status", "task", "when", "error"), rows, empty=empty)
 
 
+def ledger(page: LedgerView) -> None:
+    rows = [
+        (moment(line.fires_at), status(line.verdict), line.because or ("" if line.scheduled else "run by hand"),
+         late(line), line.execution_id or "", first_line(line.error))
+        for line in page.lines
+    ]  # fmt: skip
+    table(("fires at", "verdict", "because", "late", "execution", "error"), rows, empty="No firings in that time.")
+    if page.lines:
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in page.counts.items())
+        proof = "every firing is accounted for" if page.complete else "NOT every firing is accounted for"
+        out.print(f"{len(page.lines)} firings: {counted}; {proof}.", style="bold" if page.complete else "bold red")
+
+
+def late(line: LineView) -> str:
+    """How long after its nominal time it started."""
+    if line.started_at is None:
+        return ""
+    seconds = (datetime.fromisoformat(line.started_at) - datetime.fromisoformat(line.fires_at)).total_seconds()
+    return f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.0f} s"
+
+
 def workers(found: Iterable[WorkerView]) -> None:
     rows = [
         (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues), ", ".join(w.tasks))
         for w in found
     ]
     table(("worker", "state", "running", "host", "queues", "tasks"), rows, empty="No workers.")
+
+
+def backfills(found: Iterable[BackfillView]) -> None:
+    rows = [(b.id, status(b.state), _progress(b), f"{moment(b.start)} – {moment(b.end)}") for b in found]
+    table(("backfill", "state", "done", "range"), rows, empty="No backfills.")
+
+
+def backfill(b: BackfillView) -> None:
+    pairs: list[tuple[str, Cell]] = [
+        ("id", b.id), ("job", b.job_id), ("state", status(b.state)), ("from", moment(b.start)), ("to", moment(b.end)),
+        ("done", _progress(b)), ("open", f"{b.open} of at most {b.max_parallel}"),
+        ("passed over", str(b.passed_over)), ("reprocess", b.reprocess), ("created", moment(b.created_at)),
+        ("ended", moment(b.ended_at)),
+    ]  # fmt: skip
+    _pairs(pairs)
+
+
+def _progress(b: BackfillView) -> str:
+    return f"{done_of(b)} of {b.total}"
+
+
+def done_of(b: BackfillView) -> int:
+    return b.made - b.open + b.passed_over
+
+
+def backfill_preview(b: BackfillPreview) -> None:
+    pairs: list[tuple[str, Cell]] = [
+        ("would make", f"{b.would_make} of {b.total} firings"), ("would pass over", str(b.passed_over)),
+        ("first", "\n".join(map(moment, b.first))), ("last", "\n".join(map(moment, b.last))),
+    ]  # fmt: skip
+    _pairs(pairs)
+
+
+def calendars(found: Iterable[CalendarView]) -> None:
+    rows = [(c.name, str(len(c.days)), ", ".join(c.days[:3]) + ", …" * (len(c.days) > 3), c.user_id) for c in found]
+    table(("calendar", "entries", "days", "user"), rows, empty="No calendars.")
+
+
+def calendar(c: CalendarView) -> None:
+    days = "\n".join(c.days)
+    _pairs([("name", c.name), ("user", c.user_id), ("changed", moment(c.changed_at)), ("days", days)])
 
 
 def keys(found: Iterable[ApiKey]) -> None:
@@ -82,7 +169,8 @@ def job(j: JobView) -> None:
     pairs: list[tuple[str, Cell]] = [
         ("id", j.id), ("task", j.task_id), ("status", status(j.status)), ("schedule", when(j)),
         ("next", moment(j.next_fires_at)), ("user", j.user_id), ("priority", str(j.priority)), ("queue", j.queue),
-        ("parameters", shown(j.parameters)), ("created", moment(j.created_at)),
+        ("parameters", shown(j.parameters)), ("created", moment(j.created_at)), ("rules", rules(j)),
+        ("paused", paused(j)),
     ]  # fmt: skip
     _pairs(pairs)
     if j.last_execution is not None:
@@ -120,6 +208,24 @@ def status(word: str) -> Text:
     return Text(word, style=_COLOURS.get(word, ""))
 
 
+def rules(j: JobView) -> str:
+    """What is not as usual."""
+    misfire = j.misfire.policy if j.misfire else None
+    given = [
+        ("overlap", j.overlap, "skip"), ("misfire", misfire, "latest"), ("jitter", j.jitter, None),
+        ("calendar", j.calendar, None), ("max executions", j.max_executions, None),
+        ("pauses after", j.auto_pause_after, None), ("waiting", j.waiting or None, None),
+    ]  # fmt: skip
+    return ", ".join(f"{name} {value}" for name, value, usual in given if value is not None and value != usual)
+
+
+def paused(j: JobView) -> str:
+    if j.paused is None:
+        return ""
+    until = f" until {moment(j.paused.until)}" if j.paused.until else ""
+    return f"since {moment(j.paused.since)}{until}" + (f": {j.paused.note}" if j.paused.note else "")
+
+
 def shown(value: object) -> str:
     """JSON, as much of it as one wants to see at a glance."""
     text = msgspec.json.encode(value).decode()
@@ -145,7 +251,8 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 def when(j: JobView) -> str:
     zone = f" {j.schedule.time_zone}" if j.schedule.time_zone else ""
-    return moment(j.schedule.expression) if j.schedule.type == "DATE" else f"{j.schedule.expression}{zone}"
+    expression = (j.schedule.expression or "").replace("\n", " ")
+    return moment(expression) if j.schedule.type == "DATE" else f"{expression}{zone}"
 
 
 def moment(text: str | None) -> str:

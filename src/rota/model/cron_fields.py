@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from operator import and_, or_
@@ -38,6 +38,9 @@ class Pattern:
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
+    # The hours, minutes and seconds once more, as bitmasks, and how many times of day they make: to count with.
+    times: tuple[int, int, int]
+    times_a_day: int
     months: tuple[int, ...]
     # Ascending; None is every year there is.
     years: tuple[int, ...] | None
@@ -57,15 +60,18 @@ def dialect_named(name: str) -> Dialect:
 def read(text: str, dialect: Dialect) -> Pattern:
     """Raises InvalidSchedule where the text is no cron expression, or is one that never fires."""
     second, minute, hour, day_of_month, month, day_of_week, year = _split(text)
-    hours, months = _values(HOUR, hour), _values(MONTH, month)
+    seconds, minutes, hours = _values(SECOND, second), _values(MINUTE, minute), _values(HOUR, hour)
+    months = _values(MONTH, month)
     years = None if year == "*" else tuple(sorted(_values(YEAR, year)))
     days = _days(day_of_month, day_of_week, WEEKDAYS[dialect])
     if not _ever_fires(years, months, days):
         _refuse_never(day_of_month, day_of_week, month, year)
     return Pattern(
-        seconds=_next_table(_values(SECOND, second), 60),
-        minutes=_next_table(_values(MINUTE, minute), 60),
+        seconds=_next_table(seconds, 60),
+        minutes=_next_table(minutes, 60),
         hours=_next_table(hours, 24),
+        times=(_mask(hours), _mask(minutes), _mask(seconds)),
+        times_a_day=len(hours) * len(minutes) * len(seconds),
         months=_next_table(months, 13),
         years=years,
         days=days,
@@ -314,10 +320,10 @@ def _nth_weekday(weekday: int, earliest: Callable[[int], int]) -> DayRule:
     return days
 
 
-def _mask(days: Iterator[int] | range) -> int:
+def _mask(values: Iterable[int]) -> int:
     mask = 0
-    for day in days:
-        mask |= 1 << day
+    for value in values:
+        mask |= 1 << value
     return mask
 
 

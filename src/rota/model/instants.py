@@ -15,11 +15,13 @@ _DURATION = re.compile(
     re.ASCII,
 )
 _INSTANT = re.compile(r"\d{4}-?\d{2}-?\d{2}[Tt ].{2,25}", re.ASCII)
+# Python itself takes any one character before an offset, and a NUL behind it.
+_WRITTEN = re.compile(r"[\d-]+[T ][\d:.,]+(?:Z|[+-][\d:]+)?", re.ASCII)
 
 
 def parse_instant(text: str, field: str) -> datetime:
     """An aware UTC datetime in whole milliseconds; an instant without an offset is refused, not guessed."""
-    if not looks_like_instant(text):
+    if not looks_like_instant(text) or not _WRITTEN.fullmatch(text.upper()):
         raise InvalidField(field, f"{quoted(text)} is not an ISO 8601 instant; write it like 2027-01-31T10:30:00Z")
     try:
         moment = datetime.fromisoformat(text.upper())

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from rota.model.definition import Definition
 from rota.model.execution import Execution, Status
+from rota.model.rules import Rules
 from rota.model.schedule import Recurring
 
 BUCKETS = 16
@@ -27,11 +28,12 @@ class JobStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-class Overlap(StrEnum):
-    """What happens to a firing while the one before it is still open."""
+class Pause(Struct, frozen=True):
+    """Since when a job fires nothing, until when if that was said, and why."""
 
-    SKIP = "skip"
-    ALLOW = "allow"
+    since: datetime
+    until: datetime | None = None
+    note: str | None = None
 
 
 class IdempotencyKey(Struct, frozen=True):
@@ -40,35 +42,43 @@ class IdempotencyKey(Struct, frozen=True):
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """A job on its way in. `fires_at` is the first firing; None means now, by the database's clock."""
+    """A job on its way in. `fires_at` is the first firing; None means now, by the database's clock.
+
+    A recurring one accounts for every firing after `since`.
+    """
 
     id: UUID
     definition: Definition
     fires_at: datetime | None = None
     recurring: Recurring | None = None
-    overlap: Overlap = Overlap.SKIP
+    rules: Rules = Rules()
+    since: datetime | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A job as people see it. `schedule` is None for a one-shot job: its execution says when.
+    """A job as people see it. `schedule` and `rules` are None for a one-shot job: its execution says when.
 
-    The last five are what a change is made from: the revision and cursor seen, the firings planned and not begun, the
-    newest one begun, and whether anything of it is open.
+    Those from `revision` on are what a change is made from: the revision and cursor seen, the firings planned and not
+    begun, the newest one begun, whether anything of it is open, how many wait, how many it has fired.
     """
 
     id: UUID
     definition: Definition
     status: Status | JobStatus
     schedule: Recurring | None
-    overlap: Overlap | None
+    rules: Rules | None
     next_fires_at: datetime | None
     last_execution: Execution | None
     created_at: datetime
+    pause: Pause | None = None
     revision: int = 0
     cursor: datetime | None = None
     planned: list[datetime] = []
     begun_at: datetime | None = None
     has_open: bool = False
+    waiting: int = 0
+    fired: int = 0
+    paused_through: datetime | None = None
 
 
 def one_shot_job(execution: Execution) -> Job:
@@ -78,7 +88,7 @@ def one_shot_job(execution: Execution) -> Job:
         definition=execution.definition,
         status=execution.status,
         schedule=None,
-        overlap=None,
+        rules=None,
         next_fires_at=execution.due_at if execution.is_pending else None,
         last_execution=execution,
         created_at=execution.created_at,

@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 from rota.model.cron import Cron, DstFold, DstGap
 from rota.model.describe import describe, describe_interval, in_words, listed
+from rota.model.describe_rule import describe as describe_rule
 from rota.model.instants import LATEST, print_instant
-from rota.model.schedule import ByCron, Every, Recurring, parsed
+from rota.model.schedule import ByCron, ByRule, Every, Recurring, parsed, ruled
 
 # Far enough to meet every change of the clocks in a year, also for who looks a few days after one.
 AHEAD: Final = timedelta(days=396)
@@ -90,6 +91,8 @@ def sentence(schedule: Timetable) -> str:
             return describe(clock.cron, clock.zone.key)
         case Recurring(rhythm=Every(interval)):
             return describe_interval(interval)
+        case Recurring(rhythm=ByRule(text, zone)):
+            return describe_rule(ruled(text, zone))
         case Once(at):
             return f"Once, at {print_instant(at)}"
         case _:
@@ -106,8 +109,8 @@ class Firing:
 
 
 def preview(schedule: Timetable, *, after: datetime, count: int) -> list[Firing]:
-    clock = clock_of(schedule)
-    return [_firing(at, clock) for at in islice(firings(schedule, after), count)]
+    clock, zone = clock_of(schedule), ZoneInfo(zone_of(schedule))
+    return [_firing(at, clock, zone) for at in islice(firings(schedule, after), count)]
 
 
 def firings(schedule: Timetable, after: datetime) -> Iterator[datetime]:
@@ -122,8 +125,19 @@ def fires_at(schedule: Timetable, instant: datetime) -> bool:
     return schedule.after(instant - timedelta(microseconds=1)) == instant
 
 
-def _firing(at: datetime, clock: Clock | None) -> Firing:
-    local = at.astimezone(clock.zone if clock else UTC)
+def zone_of(schedule: Timetable) -> str:
+    """By whose clocks the firings are told."""
+    match schedule:
+        case Clock(zone=zone):
+            return zone.key
+        case Recurring():
+            return schedule.zone
+        case _:
+            return "UTC"
+
+
+def _firing(at: datetime, clock: Clock | None, zone: ZoneInfo) -> Firing:
+    local = at.astimezone(zone)
     return Firing(at, local.isoformat(), _note(local, clock) if clock else None)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -22,6 +25,7 @@ from rota.model.instants import (
     print_instant,
     whole_milliseconds,
 )
+from rota.model.rrule import Rule
 
 SHORTEST_INTERVAL = timedelta(seconds=1)
 _JUST_BEFORE = timedelta(microseconds=1)
@@ -41,6 +45,12 @@ class Every(Struct, frozen=True, tag="INTERVAL"):
         nth = 0 if moment < self.anchor else (moment - self.anchor) // self.interval + 1
         return None if self.times is not None and nth >= self.times else self.anchor + nth * self.interval
 
+    def count(self, after: datetime, until: datetime) -> int:
+        assert self.anchor is not None, "an interval is anchored before it is asked"
+        most = self.times or sys.maxsize
+        first, last = (min(most, max(0, (at - self.anchor) // self.interval + 1)) for at in (after, until))
+        return max(0, last - first)
+
 
 class ByCron(Struct, frozen=True, tag="CRON"):
     """`dst_fold` None is the first of two, or elapsed time for a pattern that covers every hour: see docs/cron.md."""
@@ -55,11 +65,29 @@ class ByCron(Struct, frozen=True, tag="CRON"):
         zone = ZoneInfo(self.time_zone)
         return parsed(self.expression, self.dialect).after(moment, zone, dst_gap=self.dst_gap, dst_fold=self.dst_fold)
 
+    def firings(self, after: datetime) -> Iterator[datetime]:
+        cron, zone = parsed(self.expression, self.dialect), ZoneInfo(self.time_zone)
+        return cron.firings(after, zone, dst_gap=self.dst_gap, dst_fold=self.dst_fold)
+
+    def count(self, after: datetime, until: datetime) -> int:
+        cron, zone = parsed(self.expression, self.dialect), ZoneInfo(self.time_zone)
+        return cron.count(after, until, zone, dst_gap=self.dst_gap, dst_fold=self.dst_fold)
+
+
+class ByRule(Struct, frozen=True, tag="RRULE"):
+    """A recurrence rule of RFC 5545, as text; its DTSTART is set when the job is accepted, unless it has one."""
+
+    text: str
+    time_zone: str = "UTC"
+
+    def after(self, moment: datetime) -> datetime | None:
+        return ruled(self.text, self.time_zone).after(moment)
+
 
 class Recurring(Struct, frozen=True):
     """A rhythm within a window; both ends of the window are part of it."""
 
-    rhythm: Every | ByCron
+    rhythm: Every | ByCron | ByRule
     starts_at: datetime | None = None
     ends_at: datetime | None = None
 
@@ -75,12 +103,44 @@ class Recurring(Struct, frozen=True):
             return None
         return fires_at
 
+    def firings(self, after: datetime) -> Iterator[datetime]:
+        """The firings strictly after a moment, as `after` would tell them one by one."""
+        if isinstance(self.rhythm, ByCron):
+            begin = after if self.starts_at is None else max(after, self.starts_at - _JUST_BEFORE)
+            end = LATEST - _JUST_BEFORE if self.ends_at is None else self.ends_at
+            yield from takewhile(end.__ge__, self.rhythm.firings(begin))
+            return
+        fires_at = self.after(after)
+        while fires_at is not None:
+            yield fires_at
+            fires_at = self.after(fires_at)
+
+    def count(self, after: datetime, until: datetime) -> int | None:
+        """How many lie between two firings, the first not counted; None where one would have to go through them."""
+        return None if isinstance(self.rhythm, ByRule) else self.rhythm.count(after, until)
+
+    @property
+    def zone(self) -> str:
+        """By whose clocks a day is a day."""
+        match self.rhythm:
+            case ByCron(time_zone=zone):
+                return zone
+            case ByRule(text, zone):
+                return ruled(text, zone).zone.key
+            case _:
+                return "UTC"
+
     def anchored(self, now: datetime) -> Recurring:
-        """An interval counts from the start of its window, or from its acceptance."""
-        if isinstance(self.rhythm, ByCron) or self.rhythm.anchor is not None:
-            return self
+        """An interval or a rule counts from the start of its window, or from its acceptance."""
         anchor = self.starts_at or whole_milliseconds(now)
-        return msgspec.structs.replace(self, rhythm=msgspec.structs.replace(self.rhythm, anchor=anchor))
+        match self.rhythm:
+            case Every(anchor=None):
+                rhythm: Every | ByRule = msgspec.structs.replace(self.rhythm, anchor=anchor)
+            case ByRule(text, zone):
+                rhythm = ByRule(ruled(text, zone).anchored(anchor).text, zone)
+            case _:
+                return self
+        return msgspec.structs.replace(self, rhythm=rhythm)
 
 
 @lru_cache(maxsize=100_000)
@@ -88,8 +148,13 @@ def parsed(expression: str, dialect: str) -> Cron:
     return Cron.parse(expression, dialect=dialect)
 
 
+@lru_cache(maxsize=10_000)
+def ruled(text: str, time_zone: str) -> Rule:
+    return Rule.parse(text, time_zone)
+
+
 class ScheduleText(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A schedule as it is sent and answered. All but the first two go with cron."""
+    """A schedule as it is sent and answered. `time_zone` goes with cron and RRULE, the last three with cron alone."""
 
     type: str
     expression: str | None = None
@@ -112,7 +177,7 @@ def parse_when(
     if starts_at and ends_at and ends_at < starts_at:
         raise InvalidField("execution_end_time", "lies before execution_start_time")
     match _rhythm_of(schedule, time_zone):
-        case Every() | ByCron() as rhythm:
+        case Every() | ByCron() | ByRule() as rhythm:
             return Recurring(rhythm, starts_at, ends_at)
         case once:
             fires_at = once or starts_at
@@ -123,7 +188,7 @@ def parse_when(
             return fires_at
 
 
-def _rhythm_of(schedule: str | ScheduleText | None, time_zone: str | None) -> Every | ByCron | datetime | None:
+def _rhythm_of(schedule: str | ScheduleText | None, time_zone: str | None) -> Every | ByCron | ByRule | datetime | None:
     text = ScheduleText("NOW") if schedule is None else typed(schedule)
     text = msgspec.structs.replace(text, time_zone=text.time_zone or time_zone)
     expression = (text.expression or "").strip()
@@ -138,8 +203,10 @@ def _rhythm_of(schedule: str | ScheduleText | None, time_zone: str | None) -> Ev
             return _plain(text, _every(expression))
         case "CRON":
             return _by_cron(text, expression)
+        case "RRULE":
+            return _by_rule(text, expression)
         case kind:
-            raise InvalidSchedule("schedule.type", f"{quoted(kind)} is not one of CRON, DATE, INTERVAL, NOW")
+            raise InvalidSchedule("schedule.type", f"{quoted(kind)} is not one of CRON, DATE, INTERVAL, NOW, RRULE")
 
 
 def typed(schedule: str | ScheduleText) -> ScheduleText:
@@ -153,6 +220,8 @@ def typed(schedule: str | ScheduleText) -> ScheduleText:
         return ScheduleText("DATE", text)
     if text[:1] in ("P", "p") or _REPEATING.match(text):
         return ScheduleText("INTERVAL", text)
+    if "FREQ=" in text.upper():
+        return ScheduleText("RRULE", text)
     return ScheduleText("CRON", text)
 
 
@@ -166,6 +235,13 @@ def _by_cron(text: ScheduleText, expression: str) -> ByCron:
     )
     parsed(rhythm.expression, rhythm.dialect)
     return rhythm
+
+
+def _by_rule(text: ScheduleText, expression: str) -> ByRule:
+    """As it was written: what is not said, like DTSTART, is told in the answer when the job is accepted."""
+    _no_cron_rules(text)
+    rhythm = ByRule(expression, known_zone(text.time_zone or "UTC"))
+    return ByRule(ruled(rhythm.text, rhythm.time_zone).text, rhythm.time_zone)
 
 
 def _every(text: str) -> Every:
@@ -191,13 +267,17 @@ def _interval(text: str) -> timedelta:
 
 
 def _plain(text: ScheduleText, when: _When) -> _When:
-    """What takes none of the things that go with cron expressions."""
+    """What takes neither a zone nor the things that go with cron expressions."""
     if text.time_zone is not None:
-        raise InvalidField("time_zone", "goes with cron expressions only; an instant carries its own offset")
+        raise InvalidField("time_zone", "goes with cron and RRULE only; an instant carries its own offset")
+    _no_cron_rules(text)
+    return when
+
+
+def _no_cron_rules(text: ScheduleText) -> None:
     for field in ("dialect", "dst_gap", "dst_fold"):
         if getattr(text, field) is not None:
             raise InvalidField(f"schedule.{field}", "goes with cron expressions only; leave it out")
-    return when
 
 
 def known_zone(name: str) -> str:
@@ -223,6 +303,8 @@ def schedule_text(recurring: Recurring) -> ScheduleText:
                 None if dst_gap is DstGap.SHIFT else dst_gap,
                 dst_fold,
             )
+        case ByRule(text, zone):
+            return ScheduleText("RRULE", text, zone)
         case Every(interval, anchor, times) if anchor is not None and times is not None:
             return ScheduleText("INTERVAL", f"R{times}/{print_instant(anchor)}/{print_duration(interval)}")
         case Every(interval):

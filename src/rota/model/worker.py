@@ -42,10 +42,11 @@ class Worker(NewWorker, frozen=True, kw_only=True):
 
 
 class Handout(Struct, frozen=True):
-    """What a claim brings: work, and word of what the worker should stop."""
+    """What a claim brings: work, and word of what the worker should stop; what is `terminated` it need not wait for."""
 
     executions: list[Claimed]
     cancelled: list[ExecutionKey]
+    terminated: list[ExecutionKey] = []
 
 
 class Renewal(Struct, frozen=True):
@@ -53,3 +54,4 @@ class Renewal(Struct, frozen=True):
 
     alive: bool
     cancelled: list[ExecutionKey]
+    terminated: list[ExecutionKey] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from rota.loop import repeat
+from rota.model.backfill import LOOKED_AT
+from rota.scheduler.backfiller import Backfiller
 from rota.scheduler.janitor import Janitor
 from rota.scheduler.planner import Planner
 from rota.scheduler.reaper import Reaper
@@ -15,10 +17,12 @@ BATCH = 1000
 
 async def run_duties(store: Store, stop: asyncio.Event) -> None:
     planner = Planner(store, batch=BATCH)
+    backfiller = Backfiller(store, batch=BATCH)
     reaper = Reaper(store, batch=BATCH)
     janitor = Janitor(store)
     await asyncio.gather(
         repeat(planner.step, every=0.2, full=BATCH, stop=stop, name="planner"),
+        repeat(backfiller.step, every=0.2, full=LOOKED_AT, stop=stop, name="backfiller"),
         repeat(reaper.step, every=1.0, full=BATCH, stop=stop, name="reaper"),
         repeat(janitor.step, every=3600.0, full=BATCH, stop=stop, name="janitor"),
     )

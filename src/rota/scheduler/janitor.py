@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from rota.model.ledger import HISTORY_KEPT
 from rota.store.protocol import Store
-
-KEEP = timedelta(days=30)
 
 
 class Janitor:
-    def __init__(self, store: Store, *, keep: timedelta = KEEP) -> None:
+    def __init__(self, store: Store, *, keep: timedelta = HISTORY_KEPT) -> None:
         self._store = store
         self._keep = keep
 

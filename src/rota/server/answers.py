@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.api import AttemptView, ExecutionView, JobView, SkippedView, WorkerView
+from rota.api import AttemptView, ExecutionView, JobView, LineView, MisfireView, PauseView, SkippedView, WorkerView
 from rota.model.execution import Attempt, Execution
 from rota.model.instants import print_instant
-from rota.model.job import Job
+from rota.model.job import Job, Pause
+from rota.model.ledger import Line
+from rota.model.rules import Rules
 from rota.model.schedule import ScheduleText, schedule_text
 from rota.model.worker import Worker
 
@@ -19,6 +21,7 @@ def job_view(job: Job) -> JobView:
     schedule = job.schedule
     starts_at = schedule.starts_at if schedule else None
     ends_at = schedule.ends_at if schedule else None
+    rules = job.rules or Rules()
     return JobView(
         id=str(job.id),
         user_id=d.user_id,
@@ -32,12 +35,27 @@ def job_view(job: Job) -> JobView:
         max_retries=d.policy.max_retries,
         backoff=d.policy.backoff,
         timeout=d.policy.timeout,
-        overlap=job.overlap.value if job.overlap else None,
+        overlap=rules.overlap.value if job.rules else None,
+        misfire=MisfireView(rules.misfire.value, _seconds(rules.misfire_window)) if job.rules else None,
+        jitter=_seconds(rules.jitter),
+        calendar=rules.calendar,
+        max_executions=rules.max_executions,
+        auto_pause_after=rules.auto_pause_after,
+        paused=_pause(job.pause) if job.pause else None,
+        waiting=job.waiting,
         status=job.status.value,
         next_fires_at=_instant(job.next_fires_at),
         last_execution=execution_view(job.last_execution) if job.last_execution else None,
         created_at=print_instant(job.created_at),
     )
+
+
+def _pause(pause: Pause) -> PauseView:
+    return PauseView(print_instant(pause.since), _instant(pause.until), pause.note)
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
 
 
 def _once(job: Job) -> ScheduleText:
@@ -77,6 +95,20 @@ def _skipped(e: Execution) -> SkippedView | None:
         return None
     last = e.skipped_to or e.fires_at
     return SkippedView(e.skipped_because, print_instant(e.fires_at), print_instant(last), e.skipped_count or 1)
+
+
+def line_view(line: Line) -> LineView:
+    run = line.execution
+    return LineView(
+        fires_at=print_instant(line.fires_at),
+        verdict=line.verdict.value,
+        because=line.because,
+        scheduled=line.scheduled,
+        execution_id=str(run.key) if run else None,
+        started_at=_instant(run.started_at) if run else None,
+        finished_at=_instant(run.finished_at) if run else None,
+        error=run.error if run else None,
+    )
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:

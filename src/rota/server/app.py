@@ -14,20 +14,26 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from rota.api import (
+    BackfillPreview,
+    BackfillsView,
+    BackfillView,
+    CalendarsView,
+    CalendarView,
     ExecutionDetail,
     ExecutionsView,
     ExecutionView,
     HealthView,
     JobsView,
     JobView,
+    LedgerView,
     RedriveView,
     WorkersView,
 )
 from rota.model.errors import InvalidField, RotaError, StoreError, StoreUnavailable, Unauthenticated
 from rota.model.keys import Principal, Scope
-from rota.server import executions, jobs, schedules, work
+from rota.server import backfills, calendars, executions, jobs, ledger, schedules, work
 from rota.server.auth import Authenticator
-from rota.server.bodies import BatchBody, JobBody, JobPatch, RedriveBody
+from rota.server.bodies import BatchBody, JobBody, JobPatch, PauseBody, RedriveBody, ResumeBody
 from rota.server.docs import docs_page
 from rota.server.hints import Hints
 from rota.server.http import Call, Endpoint, Handler, answer
@@ -63,7 +69,9 @@ def _do(
     *,
     body: type | None = None,
     status: int = 200,
+    query: tuple[str, ...] = (),
     headers: tuple[str, ...] = (),
+    dry: type | None = None,
 ) -> Endpoint:
     return Endpoint(
         method=method,
@@ -74,7 +82,9 @@ def _do(
         scope=scope,
         body=body,
         status=status,
+        query=query,
         headers=headers,
+        dry=dry,
     )
 
 
@@ -87,8 +97,17 @@ ENDPOINTS = [
     _do("PATCH", "/jobs/{id}", jobs.change, "Reschedule or edit a job", JobView, Scope.SUBMIT, body=JobPatch),
     _do("DELETE", "/jobs/{id}", jobs.cancel, "Cancel a job", JobView, Scope.SUBMIT),
     _do("POST", "/jobs/{id}/run", jobs.run, "Run a job now, once more", ExecutionView, Scope.SUBMIT, status=201),
+    _do("POST", "/jobs/{id}/pause", jobs.pause, "Pause a recurring job", JobView, Scope.SUBMIT, body=PauseBody),
+    _do("POST", "/jobs/{id}/resume", jobs.resume, "Resume a paused job", JobView, Scope.SUBMIT, body=ResumeBody),
+    _get("/jobs/{id}/ledger", ledger.look, "Every expected firing and what became of it", LedgerView, Scope.READ,
+         *ledger.QUERY),
     _get("/jobs/{id}/executions", executions.list_of_job, "Executions of one job", ExecutionsView, Scope.READ,
          *executions.OF_JOB),
+    _do("POST", "/jobs/{id}/backfills", backfills.create, "Run past firings of a recurring job", BackfillView,
+        Scope.SUBMIT, body=backfills.BackfillBody, status=201, dry=BackfillPreview),
+    _get("/jobs/{id}/backfills", backfills.list_of_job, "Backfills of one job", BackfillsView, Scope.READ),
+    _get("/backfills/{id}", backfills.look, "One backfill", BackfillView, Scope.READ),
+    _do("DELETE", "/backfills/{id}", backfills.cancel, "Cancel a backfill", BackfillView, Scope.SUBMIT),
     _get("/executions", executions.list_all, "List executions", ExecutionsView, Scope.READ, *executions.LIST),
     _get("/executions/{id}", executions.look, "One execution with its attempts", ExecutionDetail, Scope.READ),
     _do("POST", "/executions/{id}/cancel", executions.cancel, "Cancel one execution", ExecutionView, Scope.SUBMIT),
@@ -98,6 +117,12 @@ ENDPOINTS = [
         body=RedriveBody),
     _do("POST", "/schedules/preview", schedules.preview, "What a schedule would do", schedules.PreviewView, Scope.READ,
         body=schedules.PreviewBody),
+    _get("/calendars", calendars.list_all, "List calendars", CalendarsView, Scope.READ, *calendars.QUERY),
+    _get("/calendars/{name}", calendars.look, "One calendar", CalendarView, Scope.READ, *calendars.QUERY),
+    _do("PUT", "/calendars/{name}", calendars.put, "Make or replace a calendar", CalendarView, Scope.SUBMIT,
+        body=calendars.CalendarBody, query=calendars.QUERY),
+    _do("DELETE", "/calendars/{name}", calendars.delete, "Delete a calendar", CalendarView, Scope.SUBMIT,
+        query=calendars.QUERY),
     _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
     _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),
     _do("POST", "/work/renew", work.renew, "Renew a worker's lease", work.RenewOut, Scope.WORK, body=work.RenewBody),

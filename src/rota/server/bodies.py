@@ -11,7 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from rota.model.definition import Backoff, Definition, Policy
 from rota.model.errors import InvalidField
 from rota.model.instants import parse_duration
-from rota.model.job import Overlap
+from rota.model.policy import GRACE
+from rota.model.rules import Misfire, Overlap, Rules
 from rota.model.schedule import ScheduleText
 
 # Ends with "nothing follows": `$` alone would let a line break through.
@@ -27,11 +28,13 @@ Duration = Annotated[
     float | str, Meta(description="Seconds, or an ISO 8601 duration such as PT5M.", examples=[30, "PT5M"])
 ]
 Instant = Annotated[str, Meta(description="ISO 8601 with an offset.", examples=["2027-01-31T10:30:00Z"])]
+Executions = Annotated[int, Meta(ge=1, le=2**31 - 1, description="So many are made, then the job is FINISHED.")]
+Failures = Annotated[int, Meta(ge=1, le=1000, description="The job is paused when so many failed in a row.")]
 JsonObject = dict[str, Any]
 Schedule = Annotated[
     str | ScheduleText,
     Meta(
-        description="A cron expression, an ISO 8601 instant, an ISO 8601 duration or `now`; or the same with its type.",
+        description="A cron expression, an ISO 8601 instant or duration, an RRULE or `now`; or the same with its type.",
         examples=["0 10 * * *", {"type": "DATE", "expression": "2027-01-31T10:30:00Z"}],
     ),
 ]
@@ -44,6 +47,13 @@ class BackoffBody(Struct, frozen=True, forbid_unknown_fields=True):
     factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
     cap: Duration = 3600.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+
+class MisfireBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of firings that were missed; none runs later than `window` after its time."""
+
+    policy: Misfire = Misfire.LATEST
+    window: Duration | None = None
 
 
 class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,6 +73,11 @@ class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     backoff: BackoffBody = BackoffBody()
     timeout: Duration = 3600.0
     overlap: Overlap = Overlap.SKIP
+    misfire: MisfireBody | Misfire = Misfire.LATEST
+    jitter: Duration | None = None
+    calendar: Annotated[Name, Meta(description="No firings on the days of this calendar.")] | None = None
+    max_executions: Executions | None = None
+    auto_pause_after: Failures | None = None
 
 
 class BatchBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +98,24 @@ class JobPatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     backoff: BackoffBody | UnsetType = UNSET
     timeout: Duration | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
+    misfire: MisfireBody | Misfire | UnsetType = UNSET
+    jitter: Duration | UnsetType | None = UNSET
+    calendar: Name | UnsetType | None = UNSET
+    max_executions: Executions | UnsetType | None = UNSET
+    auto_pause_after: Failures | UnsetType | None = UNSET
+
+
+class PauseBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why, and until when; without `until` it stays paused until it is resumed."""
+
+    note: Annotated[str, Meta(max_length=1000)] | None = None
+    until: Instant | None = None
+
+
+class ResumeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What fell due meanwhile is skipped; with `catch_up` it counts as missed, and `misfire` says what runs."""
+
+    catch_up: bool = False
 
 
 class RedriveBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,6 +155,33 @@ def patched(definition: Definition, patch: JobPatch) -> Definition:
         policy["timeout"] = seconds_of(patch.timeout, "timeout")
     changed = msgspec.structs.replace(definition.policy, **policy)
     return msgspec.structs.replace(definition, policy=changed, **changes)
+
+
+RULES = ("overlap", "misfire", "jitter", "calendar", "max_executions", "auto_pause_after")
+
+
+def rules_of(body: JobBody | JobPatch, old: Rules = Rules()) -> Rules:  # noqa: B008 - frozen
+    """Only what is named changes."""
+    given = {name: value for name in RULES if (value := getattr(body, name)) is not UNSET}
+    misfire = given.pop("misfire", None)
+    if misfire is not None:
+        misfire = misfire if isinstance(misfire, MisfireBody) else MisfireBody(misfire)
+        given |= {"misfire": misfire.policy, "misfire_window": _window(misfire.window)}
+    if given.get("jitter") is not None:
+        given["jitter"] = timedelta(seconds=seconds_of(given["jitter"], "jitter"))
+    rules: Rules = msgspec.structs.replace(old, **given)
+    if rules.misfire is Misfire.ALL and rules.replaces:
+        raise InvalidField("misfire", f"all does not go with overlap {rules.overlap}: each would end the one before it")
+    return rules
+
+
+def _window(value: float | str | None) -> timedelta | None:
+    if value is None:
+        return None
+    window = timedelta(seconds=seconds_of(value, "misfire.window"))
+    if window < GRACE:
+        raise InvalidField("misfire.window", f"must be at least {GRACE.seconds} seconds")
+    return window
 
 
 def backoff_of(body: BackoffBody) -> Backoff:

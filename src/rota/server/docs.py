@@ -49,6 +49,7 @@ def _section(endpoint: Endpoint) -> str:
         _table("Parameters", [(name, DESCRIPTIONS.get(name, "")) for name in (*endpoint.query, *endpoint.headers)]),
         _table("Body", _fields(endpoint.body) if endpoint.body else []),
         _table("Answer", _fields(endpoint.answer)),
+        _table("Answer to a dry run (200)", _fields(endpoint.dry) if endpoint.dry else []),
     ]
     return f"<details><summary>{head} {escape(endpoint.summary)}</summary>{''.join(parts)}</details>"
 

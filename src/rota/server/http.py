@@ -76,6 +76,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     answer: type
     scope: Scope | None
     status: int = 200
+    # What it answers with 200 when it was only asked what it would do.
+    dry: type | None = None
     query: tuple[str, ...] = ()
     body: type | None = None
     headers: tuple[str, ...] = ()

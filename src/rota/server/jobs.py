@@ -11,22 +11,36 @@ from msgspec import UNSET
 from starlette.responses import Response
 
 from rota.api import JobsView
+from rota.model.calendar import Calendar
 from rota.model.errors import Conflict, InvalidField, InvalidSchedule, NotFound, quoted
 from rota.model.execution import Status, statuses_named
 from rota.model.instants import parse_instant, whole_milliseconds
-from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, new_job_id
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, new_job_id
 from rota.model.policy import Unplanned, plan_for
 from rota.model.query import MOST_PER_PAGE, JobFilter, Page, parse_token, print_token
+from rota.model.rules import Rules
 from rota.model.schedule import ByCron, Recurring, ScheduleText, parse_when, schedule_text, typed
 from rota.server.answers import execution_view, job_view
-from rota.server.bodies import BatchBody, JobBody, JobPatch, definition_of, patched
-from rota.server.http import MANY, Call, answer
+from rota.server.bodies import (
+    RULES,
+    BatchBody,
+    JobBody,
+    JobPatch,
+    PauseBody,
+    ResumeBody,
+    definition_of,
+    patched,
+    rules_of,
+)
+from rota.server.http import MANY, Call, answer, storable
 from rota.store.protocol import Accepted, KeyReused, OneShotChange, RecurringChange, Replayed, Submission
 
 LIST = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "page_token")
 _one = msgspec.json.Decoder(JobBody)
 _many = msgspec.json.Decoder(BatchBody)
 _patch = msgspec.json.Decoder(JobPatch)
+_pause = msgspec.json.Decoder(PauseBody)
+_resume = msgspec.json.Decoder(ResumeBody)
 # How often a change is made anew when the planner was faster; it is bound to win in between.
 PATIENCE = 10
 
@@ -68,7 +82,10 @@ async def _new_jobs(call: Call, bodies: list[JobBody], *, many: bool) -> list[Ne
     # Most jobs are due at once, and then the time is the database's business alone.
     timed = any(body.schedule is not None or body.execution_end_time is not None for body in bodies)
     now = await call.store.now() if timed else None
-    return [_new_job(call, body, shards, now, f"jobs[{n}]" if many else "") for n, body in enumerate(bodies)]
+    jobs = [_new_job(call, body, shards, now, f"jobs[{n}]" if many else "") for n, body in enumerate(bodies)]
+    for user_id, name in dict.fromkeys((job.definition.user_id, job.rules.calendar) for job in jobs):
+        await known_calendar(call, user_id, name)
+    return jobs
 
 
 def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place: str) -> NewJob:
@@ -80,6 +97,7 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
         if not isinstance(when, Recurring):
             if when is None and now is not None and body.execution_end_time is not None:
                 _not_over(body.execution_end_time, now)
+            _only_recurring(body)
             return NewJob(id=new_job_id(shards), definition=definition, fires_at=when)
         assert now is not None, "a recurring job has a schedule"
         recurring = when.anchored(now)
@@ -88,10 +106,20 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
             definition=definition,
             recurring=recurring,
             fires_at=_first(recurring, now),
-            overlap=body.overlap,
+            rules=rules_of(body),
+            since=now,
         )
     except InvalidField as error:
         raise InvalidField(f"{place}.{error.field}".lstrip("."), error.problem) from None
+
+
+def _only_recurring(body: JobBody) -> None:
+    for name in RULES:
+        if getattr(body, name) != getattr(_USUAL, name):
+            raise InvalidField(name, "goes with recurring jobs; give it a schedule that recurs, or leave this out")
+
+
+_USUAL = JobBody(task_id="any")
 
 
 def _not_over(end: str, now: datetime) -> None:
@@ -198,6 +226,34 @@ async def run(call: Call) -> Response:
     return answer(execution_view(execution), 201)
 
 
+async def pause(call: Call) -> Response:
+    body, _ = await call.body(_pause)
+    job = await _recurring(call, "paused")
+    until = parse_instant(body.until, "until") if body.until is not None else None
+    if until is not None and until <= await call.store.now():
+        raise InvalidField("until", "has passed already; leave it out to pause the job until it is resumed")
+    if body.note is not None:
+        storable(body.note, "note")
+    if not await call.store.pause(job.id, note=body.note, until=until):
+        raise Conflict(f"The job is {(await found_job(call, job.id)).status} and cannot be paused any more.")
+    return answer(job_view(await found_job(call, job.id)))
+
+
+async def resume(call: Call) -> Response:
+    body, _ = await call.body(_resume)
+    job = await _recurring(call, "resumed")
+    if not await call.store.resume(job.id, catch_up=body.catch_up):
+        raise Conflict(f"The job is {(await found_job(call, job.id)).status}, not PAUSED.")
+    return answer(job_view(await found_job(call, job.id)))
+
+
+async def _recurring(call: Call, verb: str) -> Job:
+    job = await job_of(call)
+    if job.schedule is None:
+        raise Conflict(f"The job runs once and cannot be {verb}; cancel it, or give it another time.")
+    return job
+
+
 async def change(call: Call) -> Response:
     patch, _ = await call.body(_patch)
     for _ in range(PATIENCE):
@@ -212,8 +268,9 @@ async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
     assert last is not None, "a one-shot job is its execution"
     if not last.is_pending:
         raise Conflict(f"The job is {job.status}; only a pending one can be changed.")
-    if patch.overlap is not UNSET:
-        raise InvalidField("overlap", "goes with recurring jobs")
+    for name in RULES:
+        if getattr(patch, name) is not UNSET:
+            raise InvalidField(name, "goes with recurring jobs")
     when = parse_when(
         patch.schedule if patch.schedule is not UNSET else None,
         start=patch.execution_start_time or None,
@@ -234,37 +291,57 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
         raise Conflict("The job is CANCELLED; submit it anew.")
     now = await call.store.now()
     schedule = _new_schedule(job, patch).anchored(now)
-    if job.cursor is not None and job.cursor <= now:
+    if job.cursor is not None and job.cursor <= now and job.status in (JobStatus.ACTIVE, JobStatus.PAUSED):
         # What is due by the old schedule is settled by it first, whoever was to plan it.
         await _settle(call, job, now)
         return False
+    rules = rules_of(patch, job.rules or Rules())
+    await known_calendar(call, job.definition.user_id, rules.calendar)
+    if rules.max_executions is not None and rules.max_executions <= job.fired:
+        raise InvalidField(
+            "max_executions", f"the job has made {job.fired} executions already; allow more, or cancel it"
+        )
     accounted_to = max(now, job.begun_at) if job.begun_at else now
     return await call.store.change_recurring(
         RecurringChange(
             id=job.id,
             revision=job.revision,
             seen_next=job.cursor,
-            withdraws=job.planned,
+            withdraws=[fires_at for fires_at in job.planned if fires_at > accounted_to],
             definition=patched(job.definition, patch),
             schedule=schedule,
-            overlap=(patch.overlap if patch.overlap is not UNSET else job.overlap or Overlap.SKIP).value,
+            rules=rules,
+            since=accounted_to,
             next_fires_at=_first(schedule, accounted_to),
         )
     )
 
 
 async def _settle(call: Call, job: Job, now: datetime) -> None:
-    assert job.cursor is not None and job.schedule is not None
+    assert job.cursor is not None and job.schedule is not None and job.rules is not None
     due = Unplanned(
         id=job.id,
         revision=job.revision,
         next_fires_at=job.cursor,
         schedule=job.schedule,
-        overlap=job.overlap or Overlap.SKIP,
+        rules=job.rules,
         has_open=job.has_open,
+        waiting=job.waiting,
+        fired=job.fired,
+        paused_through=job.paused_through if job.pause is None else now + timedelta(milliseconds=1),
+        calendar=await call.store.find_calendar(job.definition.user_id, job.rules.calendar or ""),
     )
     if plan := plan_for(due, now=now, horizon=timedelta(0)):
         await call.store.plan([plan])
+
+
+async def known_calendar(call: Call, user_id: str, name: str | None) -> Calendar | None:
+    if name is None:
+        return None
+    found = await call.store.find_calendar(user_id, name)
+    if found is None:
+        raise InvalidField("calendar", f"{quoted(name)} is not a calendar of {user_id}; make it first")
+    return found
 
 
 def _completed(text: ScheduleText, old: ScheduleText, zone: str | None) -> ScheduleText:
@@ -285,6 +362,8 @@ def _new_schedule(job: Job, patch: JobPatch) -> Recurring:
     text = schedule_text(old) if patch.schedule is UNSET else typed(patch.schedule)
     if isinstance(old.rhythm, ByCron) and text.type.upper() == "CRON":
         text = _completed(text, schedule_text(old), patch.time_zone or None)
+    if text.type.upper() == "RRULE" and patch.time_zone:
+        text = msgspec.structs.replace(text, time_zone=patch.time_zone)
     start, end = patch.execution_start_time or None, patch.execution_end_time or None
     when = parse_when(text, start=start, end=end, time_zone=patch.time_zone or None)
     if not isinstance(when, Recurring):

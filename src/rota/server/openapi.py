@@ -25,7 +25,8 @@ DESCRIPTIONS = {
 
 
 def openapi(endpoints: list[Endpoint]) -> dict[str, Any]:
-    types = {t for endpoint in endpoints for t in (endpoint.answer, endpoint.body) if t is not None} | {Problem}
+    named = {t for endpoint in endpoints for t in (endpoint.answer, endpoint.body, endpoint.dry) if t is not None}
+    types = named | {Problem}
     ordered = sorted(types, key=lambda t: t.__name__)
     schemas, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     by_type = dict(zip(ordered, schemas, strict=True))
@@ -56,6 +57,8 @@ def _operation(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[
     if endpoint.headers:
         repeated = _response("The same was submitted before", "application/json", schemas[endpoint.answer])
         operation["responses"]["200"] = repeated
+    if endpoint.dry is not None:
+        operation["responses"]["200"] = _response("What it would do", "application/json", schemas[endpoint.dry])
     if endpoint.body is not None:
         operation["requestBody"] = {
             "required": True,

@@ -56,10 +56,12 @@ class ClaimedOut(Struct, frozen=True):
 
 
 class ClaimOut(Struct, frozen=True):
-    """Begin each execution `due_in` seconds after the answer, not before. Stop what is `cancelled`."""
+    """Begin each execution `due_in` seconds after the answer, not before. Stop what is `cancelled`, kill what is
+    `terminated` too."""
 
     executions: list[ClaimedOut]
     cancelled: list[str]
+    terminated: list[str]
     lease_seconds: float
 
 
@@ -73,6 +75,7 @@ class RenewOut(Struct, frozen=True):
 
     alive: bool
     cancelled: list[str]
+    terminated: list[str]
 
 
 class EndingBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +115,7 @@ async def claim(call: Call) -> Response:
     handout = await _claim_within(call, body)
     secret = await call.services.claim_secret()
     executions = [_claimed_out(claimed, secret) for claimed in handout.executions]
-    return answer(ClaimOut(executions, _texts(handout.cancelled), LEASE.total_seconds()))
+    return answer(ClaimOut(executions, _texts(handout.cancelled), _texts(handout.terminated), LEASE.total_seconds()))
 
 
 async def _make_known(call: Call, body: ClaimBody) -> None:
@@ -189,9 +192,9 @@ async def renew(call: Call) -> Response:
     body, _ = await call.body(_renew)
     if body.leaving:
         await call.store.retire(body.worker_id)
-        return answer(RenewOut(False, []))
+        return answer(RenewOut(False, [], []))
     renewal = await call.store.renew(body.worker_id)
-    return answer(RenewOut(renewal.alive, _texts(renewal.cancelled)))
+    return answer(RenewOut(renewal.alive, _texts(renewal.cancelled), _texts(renewal.terminated)))
 
 
 async def finish(call: Call) -> Response:

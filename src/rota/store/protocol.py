@@ -14,12 +14,16 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from rota.model.backfill import Backfill, NewBackfill, Portion, Runs, Unfilled
+from rota.model.calendar import Calendar, NamedCalendar
 from rota.model.definition import Definition
 from rota.model.execution import Attempt, Claimed, Ending, Execution, ExecutionKey, Lapsed
 from rota.model.job import IdempotencyKey, Job, NewJob
 from rota.model.keys import ApiKey, Principal, Scope
+from rota.model.ledger import Accounts
 from rota.model.policy import Plan, Unplanned
 from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
+from rota.model.rules import Rules
 from rota.model.schedule import Recurring
 from rota.model.worker import Handout, NewWorker, Renewal, Worker
 
@@ -50,8 +54,17 @@ class KeyReused(Struct, frozen=True):
 Receipt = Accepted | Replayed | KeyReused
 
 
+class CalendarInUse(Struct, frozen=True):
+    """So many jobs refer to it; it is still there."""
+
+    jobs: int
+
+
 class RecurringChange(Struct, frozen=True, kw_only=True):
-    """A recurring job's next definition, made from the revision and cursor that were seen."""
+    """A recurring job's next definition, made from the revision and cursor that were seen.
+
+    The schedule accounts for what fires after `since`; what was planned beyond that is withdrawn.
+    """
 
     id: UUID
     revision: int
@@ -59,7 +72,8 @@ class RecurringChange(Struct, frozen=True, kw_only=True):
     withdraws: list[datetime]
     definition: Definition
     schedule: Recurring
-    overlap: str
+    rules: Rules
+    since: datetime
     next_fires_at: datetime | None
 
 
@@ -137,6 +151,12 @@ class Store(WorkSource, Protocol):
 
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None: ...
 
+    async def pause(self, job_id: UUID, *, note: str | None, until: datetime | None) -> bool:
+        """Nothing fires any more; what was planned ahead is withdrawn. False when it is neither active nor paused."""
+
+    async def resume(self, job_id: UUID, *, catch_up: bool) -> bool:
+        """What fell due meanwhile is skipped, or counts as missed. False when it was not paused."""
+
     async def run_now(self, job: Job) -> ExecutionKey | None:
         """One more execution, due at once. None when one is running and the job allows no overlap."""
 
@@ -151,6 +171,12 @@ class Store(WorkSource, Protocol):
     async def plan(self, plans: Sequence[Plan]) -> int:
         """Write what was planned for each job whose (revision, cursor) is still as seen; how many were."""
 
+    async def resume_due(self, *, horizon: timedelta) -> int:
+        """End the pauses whose time is over."""
+
+    async def release(self, *, limit: int) -> int:
+        """Let go of what waited for its turn, one of each job that has nothing else open."""
+
     async def bury(self) -> list[str]:
         """Declare dead the workers whose lease has run out. Final."""
 
@@ -161,12 +187,45 @@ class Store(WorkSource, Protocol):
     # people look
     async def find_jobs(self, job_ids: Sequence[UUID]) -> list[Job]: ...
     async def jobs(self, where: JobFilter, page: Page) -> Slice[Job]: ...
+    async def accounts(self, job_id: UUID, *, start: datetime, end: datetime, limit: int) -> Accounts | None:
+        """What is known of a recurring job's firings in that time, in one snapshot; at most `limit` rows of it."""
+
     async def find_executions(self, keys: Sequence[ExecutionKey]) -> list[Execution]: ...
     async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def find_letters(self, keys: Sequence[ExecutionKey]) -> list[Execution]: ...
     async def attempts(self, key: ExecutionKey) -> list[Attempt]: ...
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def workers(self) -> list[Worker]: ...
+
+    # calendars
+    async def put_calendar(self, user_id: str, name: str, calendar: Calendar) -> NamedCalendar:
+        """New, or in place of the one of that name; firings that are planned already stay."""
+
+    async def calendars(self, user_id: str | None) -> list[NamedCalendar]: ...
+    async def find_calendar(self, user_id: str, name: str) -> NamedCalendar | None: ...
+    async def delete_calendar(self, user_id: str, name: str) -> NamedCalendar | CalendarInUse | None:
+        """What it was; None when there was none. Refused while a job that may still fire refers to it."""
+
+    # backfills
+    async def create_backfill(self, new: NewBackfill) -> Backfill | None:
+        """None when its job is CANCELLED by now."""
+
+    async def find_backfill(self, backfill_id: UUID) -> Backfill | None: ...
+    async def backfills(self, job_id: UUID) -> list[Backfill]:
+        """Those of a job, newest first; a hundred at most."""
+
+    async def cancel_backfill(self, backfill_id: UUID) -> bool:
+        """Nothing more is made, and what it has open ends as when cancelled. False when it has ended already."""
+
+    async def unfilled(self, *, limit: int) -> list[Unfilled]:
+        """Running backfills that may make more, or that only have to be ended; oldest first."""
+
+    async def runs(self, job_id: UUID, *, start: datetime, end: datetime) -> list[Runs]:
+        """Of each firing in that time, both ends included, that has executions other than skips."""
+
+    async def fill(self, portion: Portion) -> bool:
+        """Write a portion, and end what has nothing left to make and nothing open. False, and nothing has changed,
+        when the backfill, its job or one of the firings is no longer as it was seen."""
 
     # keys
     async def create_key(self, user_id: str, scopes: Sequence[Scope]) -> tuple[ApiKey, str]: ...

@@ -75,8 +75,11 @@ class ChildProcess:
             orders.append(Start(slot, claimed.task_id, claimed.parameters, timeout, starts_at))
         self._send(Orders(start=orders))
 
-    def cancel(self, keys: set[ExecutionKey]) -> None:
+    def cancel(self, keys: set[ExecutionKey], terminated: set[ExecutionKey]) -> None:
         now = time.monotonic()
+        for attempt in self.attempts.values():
+            if attempt.claimed.key in terminated:
+                attempt.over_at = min(attempt.over_at, now + OVERTIME)
         # Each is told once: the store repeats itself until the attempt has ended, and cleaning up takes its time.
         slots = [
             slot
@@ -283,10 +286,11 @@ class Children:
         for claimed, _ in waiting:
             self._told(claimed, HandedBack(after), None)
 
-    def cancel(self, keys: Iterable[ExecutionKey]) -> None:
-        wanted = set(keys)
+    def cancel(self, keys: Iterable[ExecutionKey], terminated: Iterable[ExecutionKey] = ()) -> None:
+        """Tells them to stop; who does not within the grace period, or at once if terminated, is killed."""
+        wanted, hurried = set(keys), set(terminated)
         for child in self._everyone if wanted else ():
-            child.cancel(wanted)
+            child.cancel(wanted, hurried)
 
     def drain(self) -> None:
         self._hand_back_suspects()

@@ -91,7 +91,7 @@ class Claimer:
                 self._reporter.tell(claimed, HandedBack(), None)
         elif work:
             self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
-        self._children.cancel(handout.cancelled)
+        self._children.cancel(handout.cancelled, handout.terminated)
         return work
 
     async def reconcile(self) -> int:

@@ -39,7 +39,7 @@ class Keeper:
             raise StoreUnavailable("The renewal was not answered in time.") from None
         if renewal.alive:
             self.trust_from(sent)
-            self._children.cancel(renewal.cancelled)
+            self._children.cancel(renewal.cancelled, renewal.terminated)
         else:
             log.warning("declared dead worker=%s", self._worker_id)
             self.lost.set()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, ParamSpec, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -84,6 +85,7 @@ class Database:
                 server_settings=_EVERYWHERE | settings,
             )
 
+        check_address(dsn)
         with errors_in_our_words():
             return cls(
                 work=await pool(8, _PATIENCE, **HOT),
@@ -129,12 +131,37 @@ class Database:
             async with self._work.acquire() as connection, connection.transaction():
                 yield connection
 
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """Several looks at one and the same moment."""
+        with errors_in_our_words():
+            async with (
+                self._read.acquire() as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                yield connection
+
     async def aclose(self) -> None:
         for pool in (self._work, self._read, self._renew):
             try:
                 await asyncio.wait_for(pool.close(), 5)
             except TimeoutError:
                 pool.terminate()
+
+
+def check_address(dsn: str) -> None:
+    """The driver's words for a malformed address would say a part of the password."""
+    hosts = urlsplit(dsn).netloc.rpartition("@")[2] if dsn.startswith(("postgres://", "postgresql://")) else None
+    try:
+        for host in (hosts or "").split(","):
+            _ = urlsplit(f"//{host}").port
+    except ValueError:
+        hosts = None
+    if hosts is None:
+        raise StoreError(
+            "The address of the database cannot be read; write it like postgresql://user:password@host:5432/name, "
+            "with signs such as / @ : % in the password as %2F %40 %3A %25."
+        )
 
 
 class errors_in_our_words:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
+from rota.store.postgres.backfills import Backfills
+from rota.store.postgres.calendars import Calendars
 from rota.store.postgres.database import Database
 from rota.store.postgres.jobs import Jobs
 from rota.store.postgres.keys import Keys
@@ -15,7 +17,7 @@ from rota.store.postgres.wake import Wake
 from rota.store.postgres.work import Work
 
 
-class PostgresStore(Jobs, Work, Planning, Reading, Keys):
+class PostgresStore(Jobs, Work, Planning, Backfills, Reading, Calendars, Keys):
     def __init__(self, db: Database, wake: Wake) -> None:
         self.db = db
         self.wake = wake

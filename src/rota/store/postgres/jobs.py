@@ -14,7 +14,8 @@ import msgspec
 from rota.model.definition import Definition, policy_text
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
-from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, Overlap, bucket_of, one_shot_job, shard_of
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, bucket_of, one_shot_job, shard_of
+from rota.model.rules import Overlap, rules_text
 from rota.store.postgres.database import Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
@@ -101,7 +102,11 @@ class Jobs:
                 parameters,
                 policies,
                 [msgspec.json.encode(job.recurring).decode() for job in batch],
-                [job.overlap.value for job in batch],
+                [rules_text(job.rules) for job in batch],
+                [job.rules.overlap.value for job in batch],
+                [job.rules.calendar for job in batch],
+                [job.rules.auto_pause_after for job in batch],
+                [job.since for job in batch],
                 [job.fires_at for job in batch],
                 self.db.time,
             )
@@ -133,14 +138,17 @@ class Jobs:
                     change.seen_next,
                     *_fields(change.definition, lane),
                     msgspec.json.encode(change.schedule).decode(),
-                    change.overlap,
+                    rules_text(change.rules),
+                    change.rules.overlap.value,
+                    change.rules.calendar,
+                    change.rules.auto_pause_after,
+                    change.since,
                     change.next_fires_at,
                 )
-                withdrawn = {
-                    row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, change.id, self.db.time)
-                }
+                withdrawn = {row[0] for row in await connection.fetch(SQL.withdraw, shard, change.id, change.since)}
                 if not changed or withdrawn != set(change.withdraws):
                     raise _Outdated
+                await connection.execute(SQL.unfire, shard, change.id, len(withdrawn))
         except _Outdated:
             return False
         return True
@@ -162,9 +170,9 @@ class Jobs:
             mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
             async with self.db.transaction() as connection:
                 await connection.execute(SQL.cancel_recurring, shard, mine)
-                await connection.execute(SQL.ask_jobs_to_stop, shard, mine)
-                keys = await connection.fetch(SQL.open_of_jobs, shard, mine)
-                await connection.execute(SQL.end_pending, shard, *_key_columns(keys), self.db.time)
+                # Before what is open is looked at: a backfill that is making more is waited for here.
+                await connection.execute(SQL.cancel_backfills, shard, mine, self.db.time)
+                await stop_jobs(connection, shard, mine, self.db.time, backfills=True)
 
     @tried_again
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None:
@@ -173,6 +181,23 @@ class Jobs:
                 for key in sorted(mine):
                     await connection.execute(SQL.ask_execution_to_stop, shard, *key)
                 await connection.execute(SQL.end_pending, shard, *_key_columns(mine), self.db.time)
+
+    @tried_again
+    async def pause(self, job_id: UUID, *, note: str | None, until: datetime | None) -> bool:
+        shard = shard_of(job_id)
+        async with self.db.transaction() as connection:
+            held = await connection.fetch(SQL.hold_for_pause, shard, job_id)
+            if not held or held[0]["state"] == JobStatus.CANCELLED:
+                return False
+            withdrawn = [row[0] for row in await connection.fetch(SQL.withdraw, shard, job_id, self.db.time)]
+            if held[0]["state"] == JobStatus.FINISHED and not withdrawn:
+                return False
+            cursor = min([*withdrawn, *([held[0]["next_fires_at"]] if held[0]["next_fires_at"] else [])])
+            await connection.execute(SQL.pause, shard, job_id, self.db.time, until, note, cursor, len(withdrawn))
+        return True
+
+    async def resume(self, job_id: UUID, *, catch_up: bool) -> bool:
+        return bool(await self.db.fetch(SQL.resume, shard_of(job_id), job_id, catch_up, self.db.time))
 
     async def run_now(self, job: Job) -> ExecutionKey | None:
         key = await (self._run_recurring(job) if job.schedule else self._run_one_shot(job))
@@ -186,11 +211,11 @@ class Jobs:
             async with self.db.transaction() as connection:
                 if not await connection.fetch(SQL.hold_job, shard, job.id):
                     raise _Outdated
-                if job.overlap is not Overlap.ALLOW:
+                if job.rules is not None and job.rules.overlap is not Overlap.ALLOW:
                     rows = await connection.fetch(SQL.withdraw, shard, job.id, self.db.time)
                     withdrawn = [row["fires_at"] for row in rows]
                     if withdrawn:
-                        await connection.execute(SQL.rewind, shard, job.id, min(withdrawn))
+                        await connection.execute(SQL.rewind, shard, job.id, min(withdrawn), len(withdrawn))
                 return await self._run_again(connection, job, fires_at=None)
         except _Outdated:
             return None
@@ -225,7 +250,7 @@ class Jobs:
             definition.parameters,
             policy_text(definition.policy),
             job.schedule is not None,
-            job.schedule is not None and job.overlap is not Overlap.ALLOW,
+            job.rules is not None and job.rules.overlap is not Overlap.ALLOW,
             self.db.time,
         )
         if not rows:
@@ -256,6 +281,21 @@ class Jobs:
         old = [ExecutionKey(row["job_id"], row["fires_at"], row["old_run"]) for row in rows]
         again = {key: key._replace(run=row["run"]) for key, row in zip(old, rows, strict=True)}
         return again, {ExecutionKey(*row) for row in left}
+
+
+async def stop_jobs(
+    connection: Connection,
+    shard: int,
+    job_ids: list[UUID],
+    time: datetime | None,
+    *,
+    terminate: bool = False,
+    backfills: bool = False,
+) -> None:
+    """What is open of these jobs is asked to stop; what nobody holds ends here."""
+    await connection.execute(SQL.ask_jobs_to_stop, shard, job_ids, terminate, not backfills)
+    keys = await connection.fetch(SQL.open_of_jobs, shard, job_ids)
+    await connection.execute(SQL.end_pending, shard, *_key_columns(keys), time)
 
 
 async def end_cancelled(
@@ -305,7 +345,7 @@ def _accepted(job: NewJob, accepted_at: datetime) -> Job:
             definition=job.definition,
             status=JobStatus.ACTIVE,
             schedule=job.recurring,
-            overlap=job.overlap,
+            rules=job.rules,
             next_fires_at=job.fires_at,
             last_execution=None,
             created_at=accepted_at,

@@ -7,7 +7,7 @@ from importlib.resources import files
 import asyncpg
 
 from rota.model.errors import SchemaMismatch, StoreError
-from rota.store.postgres.database import errors_in_our_words
+from rota.store.postgres.database import check_address, errors_in_our_words
 
 OLDEST_SERVER = 150000
 # Any number will do, as long as it is ours alone.
@@ -22,6 +22,7 @@ def migrations() -> list[tuple[int, str]]:
 
 async def migrate(dsn: str) -> list[int]:
     """Bring the database to this version of Rota; the numbers that were applied."""
+    check_address(dsn)
     with errors_in_our_words():
         connection = await asyncpg.connect(dsn, timeout=10)
         try:

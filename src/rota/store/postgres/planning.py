@@ -5,24 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from uuid import UUID
 
 import asyncpg
 import msgspec
 
+from rota.model.calendar import Calendar
 from rota.model.errors import StoreError
-from rota.model.job import Overlap, shard_of
+from rota.model.job import shard_of
 from rota.model.policy import Plan, Unplanned
+from rota.model.rules import Overlap, rules_of
 from rota.model.schedule import Recurring
-from rota.store.postgres.database import Database
+from rota.store.postgres.database import Database, tried_again
+from rota.store.postgres.jobs import stop_jobs
 from rota.store.postgres.queries import Queries
+from rota.store.postgres.wake import Wake
 
 log = logging.getLogger(__name__)
 SQL = Queries("planning.sql")
 _schedule = msgspec.json.Decoder(Recurring).decode
+_days = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Planning:
     db: Database
+    wake: Wake
 
     async def unplanned(self, *, horizon: timedelta, limit: int) -> tuple[datetime, list[Unplanned]]:
         now: datetime | None = None
@@ -42,23 +49,48 @@ class Planning:
     async def _plan(self, shard: int, plans: list[Plan]) -> int:
         # In key order, so that two planners with the same jobs cannot wait for each other.
         plans.sort(key=lambda plan: plan.job.id)
-        skips = [plan.skip for plan in plans]
-        rows = await self.db.fetch(
-            SQL.plan,
-            shard,
-            [plan.job.id for plan in plans],
-            [plan.job.revision for plan in plans],
-            [plan.job.next_fires_at for plan in plans],
-            [plan.next_fires_at for plan in plans],
-            [",".join(fires_at.isoformat() for fires_at in plan.firings) for plan in plans],
-            [skip.first if skip else None for skip in skips],
-            [skip.last if skip else None for skip in skips],
-            [skip.count if skip else None for skip in skips],
-            [skip.because if skip else None for skip in skips],
-            self.db.time,
-        )
-        written: int = rows[0][0]
+        plain = [plan for plan in plans if not plan.replaces]
+        written: int = (await self.db.fetch(SQL.plan, shard, *_columns(plain), self.db.time))[0][0] if plain else 0
+        for plan in plans:
+            written += await self._replace(shard, plan) if plan.replaces else 0
         return written
+
+    @tried_again
+    async def _replace(self, shard: int, plan: Plan) -> int:
+        """What is open is asked to stop, and ends at once if nobody holds it; the new one waits for that."""
+        at_once = plan.job.rules.overlap is Overlap.TERMINATE_OTHER
+        try:
+            async with self.db.transaction() as connection:
+                await stop_jobs(connection, shard, [plan.job.id], self.db.time, terminate=at_once)
+                [row] = await connection.fetch(SQL.plan, shard, *_columns([plan]), self.db.time)
+                if not row[0]:
+                    raise _Outdated
+        except _Outdated:
+            return 0
+        return 1
+
+    async def release(self, *, limit: int) -> int:
+        released = 0
+        for shard in range(await self.db.shards()):
+            jobs = [row[0] for row in await self.db.fetch(SQL.waiting_jobs, shard)]
+            for place in range(0, len(jobs), limit):
+                released += await self._release(shard, jobs[place : place + limit])
+        if released:
+            self.wake.others()
+        return released
+
+    async def _release(self, shard: int, job_ids: list[UUID]) -> int:
+        try:
+            return len(await self.db.fetch(SQL.release, shard, job_ids, self.db.time))
+        except StoreError as error:
+            # A manual run of one of them came in between; the others have their turn with the next step.
+            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                return 0
+            raise
+
+    async def resume_due(self, *, horizon: timedelta) -> int:
+        shards = range(await self.db.shards())
+        return sum([len(await self.db.fetch(SQL.resume_due, shard, horizon, self.db.time)) for shard in shards])
 
     async def maintain(self, *, keep: timedelta) -> int:
         now = await self.db.now()
@@ -76,6 +108,8 @@ class Planning:
                     done += await self._drop_partition(name)
             await self.db.fetch(f"delete from {parent}_default where {column} < $1", now - keep)
         await self.db.fetch(SQL.forget_names, self.db.time)
+        await self.db.fetch(SQL.forget_revisions, self.db.time, keep)
+        await self.db.fetch(SQL.forget_backfills, self.db.time, keep)
         await self.db.fetch(SQL.forget_workers, self.db.time, list(range(await self.db.shards())))
         return done
 
@@ -115,7 +149,8 @@ class Planning:
 def _unplanned(row: asyncpg.Record) -> Unplanned | None:
     """None for a job that this version cannot read: it must not keep the others waiting."""
     try:
-        schedule, overlap = _schedule(row["schedule"]), Overlap(row["overlap"])
+        schedule, rules = _schedule(row["schedule"]), rules_of(row["rules"])
+        calendar = Calendar(_days(row["days"])) if row["days"] else None
     except (msgspec.MsgspecError, ValueError) as error:
         log.error("job cannot be read job=%s error=%s", row["id"], error)
         return None
@@ -124,6 +159,32 @@ def _unplanned(row: asyncpg.Record) -> Unplanned | None:
         revision=row["revision"],
         next_fires_at=row["next_fires_at"],
         schedule=schedule,
-        overlap=overlap,
+        rules=rules,
         has_open=row["has_open"],
+        waiting=row["waiting"],
+        fired=row["fired"],
+        failed_in_a_row=row["failed_in_a_row"],
+        paused_through=row["paused_through"],
+        calendar=calendar,
     )
+
+
+def _columns(plans: list[Plan]) -> tuple[list[object], ...]:
+    return (
+        [plan.job.id for plan in plans],
+        [plan.job.revision for plan in plans],
+        [plan.job.next_fires_at for plan in plans],
+        [plan.next_fires_at for plan in plans],
+        [_flags(plan) for plan in plans],
+        [",".join(f"{f.fires_at.isoformat()}|{f.due_at.isoformat()}" for f in plan.firings) for plan in plans],
+        [msgspec.json.encode(plan.skips).decode() if plan.skips else "[]" for plan in plans],
+    )
+
+
+def _flags(plan: Plan) -> str:
+    flags = {"f": plan.finishes, "w": plan.waits, "l": plan.leads, "t": plan.trails}
+    return "".join(flag for flag, is_set in flags.items() if is_set)
+
+
+class _Outdated(Exception):
+    """The plan was made from what is no longer so; rolls the transaction back."""

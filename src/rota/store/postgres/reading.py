@@ -7,6 +7,7 @@ ended rows in one snapshot: a walk meets every row that was there when it began 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import product
 from typing import Any, TypeVar
 from uuid import UUID
@@ -16,8 +17,10 @@ import msgspec
 
 from rota.model.definition import Definition, policy_of
 from rota.model.execution import Attempt, Execution, ExecutionKey, Status, Verdict
-from rota.model.job import Job, JobStatus, Overlap, one_shot_job, shard_of
+from rota.model.job import Job, JobStatus, Pause, one_shot_job, shard_of
+from rota.model.ledger import Accounts, Revision
 from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
+from rota.model.rules import rules_of
 from rota.model.schedule import Recurring
 from rota.model.worker import Worker, WorkerState
 from rota.store.postgres.database import Database
@@ -31,6 +34,8 @@ _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 _OPEN_ROWS = SQL.open.format(status=SQL.open_status)
 _LATEST = SQL.latest_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
 _FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
+_LEDGER_RUNS = SQL.ledger_runs.format(open=_OPEN_ROWS, ended=SQL.ended)
+_LEDGER_SKIPS = SQL.ledger_skips.format(ended=SQL.ended)
 _FIND = SQL.find_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
 # As the listing indexes have it.
 _LISTED_BY = "(e.fires_at at time zone 'UTC')"
@@ -61,6 +66,26 @@ class Reading:
         recurring = {job.id: job for job in await self.find_jobs([row["job_id"] for row in listed if row["is_job"]])}
         jobs = [recurring[row["job_id"]] if row["is_job"] else one_shot_job(_execution(row)) for row in listed]
         return _slice(jobs, rows, page)
+
+    async def accounts(self, job_id: UUID, *, start: datetime, end: datetime, limit: int) -> Accounts | None:
+        asked = shard_of(job_id), job_id
+        async with self.db.snapshot() as connection:
+            jobs = await connection.fetch(SQL.ledger_job, *asked, self.db.time)
+            if not jobs:
+                return None
+            past = await connection.fetch(SQL.ledger_revisions, *asked, start, end)
+            runs = await connection.fetch(_LEDGER_RUNS, *asked, start, end, limit, self.db.time)
+            skips = await connection.fetch(_LEDGER_SKIPS, *asked, start, end, limit)
+        [job] = jobs
+        revisions = [Revision(row["since"], row["until"], _schedule(row["schedule"])) for row in past]
+        return Accounts(
+            status=JobStatus(job["state"]),
+            cursor=job["cursor"],
+            revisions=[*revisions, Revision(job["since"], None, _schedule(job["schedule"]))],
+            runs=[_execution(row) for row in runs],
+            skips=[_execution(row) for row in skips],
+            now=job["now"],
+        )
 
     async def find_executions(self, keys: Sequence[ExecutionKey]) -> list[Execution]:
         return await self._find(_FIND, keys, self.db.time)
@@ -274,7 +299,7 @@ def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
         definition=_definition(row),
         status=JobStatus(row["state"]),
         schedule=_schedule(row["schedule"]),
-        overlap=Overlap(row["overlap"]),
+        rules=rules_of(row["rules"]),
         next_fires_at=row["next_fires_at"],
         last_execution=last,
         created_at=row["created_at"],
@@ -283,6 +308,10 @@ def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
         planned=row["planned"],
         begun_at=row["begun_at"],
         has_open=row["has_open"],
+        waiting=row["waiting"],
+        fired=row["fired"],
+        paused_through=row["paused_through"],
+        pause=Pause(row["paused_at"], row["paused_until"], row["pause_note"]) if row["paused_at"] else None,
     )
 
 

@@ -59,7 +59,7 @@ class Work:
                     SQL.claim, shard, worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id, self.db.time
                 )
                 claimed += [Claimed(*row) for row in rows]
-        return Handout(claimed, await self._cancelled(worker_id))
+        return Handout(claimed, *await self._stops(worker_id))
 
     @tried_again
     async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
@@ -80,13 +80,17 @@ class Work:
 
     async def renew(self, worker_id: str) -> Renewal:
         alive = await self.db.renew(SQL.renew, worker_id, self.db.time)
-        return Renewal(bool(alive), await self._cancelled(worker_id))
+        return Renewal(bool(alive), *await self._stops(worker_id))
 
-    async def _cancelled(self, worker_id: str) -> list[ExecutionKey]:
-        keys: list[ExecutionKey] = []
+    async def _stops(self, worker_id: str) -> tuple[list[ExecutionKey], list[ExecutionKey]]:
+        """What this worker should stop, and what of it at once."""
+        rows: list[asyncpg.Record] = []
         for shard in range(await self.db.shards()):
-            keys += [ExecutionKey(*row) for row in await self.db.renew(SQL.cancelled_of, shard, worker_id)]
-        return keys
+            rows += await self.db.renew(SQL.cancelled_of, shard, worker_id)
+        return (
+            [ExecutionKey(*row[:3]) for row in rows],
+            [ExecutionKey(*row[:3]) for row in rows if row["terminate"]],
+        )
 
     async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
         first: dict[_Fence, Ending] = {}

@@ -67,19 +67,40 @@ select at from asked;
 
 -- name: submit_recurring
 insert into jobs (
-    shard, id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, overlap, state,
-    next_fires_at, created_at
+    shard, id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, rules, overlap, calendar,
+    pauses_after, state, since, next_fires_at, created_at, watched_from
 )
 select
-    $1, t.id, t.user_id, t.task_id, t.queue, t.priority, t.lane, t.parameters, t.policy, t.schedule, t.overlap,
-    'ACTIVE', t.next_fires_at, coalesce($13::timestamptz, now())
+    $1, t.id, t.user_id, t.task_id, t.queue, t.priority, t.lane, t.parameters, t.policy, t.schedule, t.rules,
+    t.overlap, t.calendar, t.pauses_after, 'ACTIVE', t.since, t.next_fires_at, asked.at, asked.at
 from unnest(
     $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::int[], $8::text[], $9::text[],
-    $10::text[], $11::text[], $12::timestamptz[]
-) as t (id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, overlap, next_fires_at);
+    $10::text[], $11::text[], $12::text[], $13::text[], $14::int[], $15::timestamptz[], $16::timestamptz[]
+) as t (
+    id, user_id, task_id, queue, priority, lane, parameters, policy, schedule, rules, overlap, calendar, pauses_after,
+    since, next_fires_at
+)
+cross join (select coalesce($17::timestamptz, now()) as at) asked;
 
 -- name: change_recurring
-update jobs
+-- Another schedule accounts for what comes after `since`; the old one is kept for what it accounts for.
+with seen as materialized (
+    select j.ctid as place, j.schedule as old_schedule, j.since as old_since
+    from jobs j
+    where j.shard = $1
+      and j.id = $2
+      and j.revision = $3
+      and j.next_fires_at is not distinct from $4
+    for update
+),
+kept as (
+    insert into revisions (shard, job_id, since, until, schedule)
+    select $1, $2, s.old_since, $16::timestamptz, s.old_schedule
+    from seen s
+    where s.old_schedule <> $11
+      and s.old_since < $16::timestamptz
+)
+update jobs j
 set task_id = $5,
     queue = $6,
     priority = $7,
@@ -87,16 +108,23 @@ set task_id = $5,
     parameters = $9,
     policy = $10,
     schedule = $11,
-    overlap = $12,
-    next_fires_at = $13::timestamptz,
-    state = case when $13::timestamptz is null then 'FINISHED' else 'ACTIVE' end::job_state,
+    rules = $12,
+    overlap = $13,
+    calendar = $14,
+    pauses_after = $15,
+    since = case when s.old_schedule <> $11 then $16::timestamptz else j.since end,
+    next_fires_at = $17::timestamptz,
+    state = case
+        when $17::timestamptz is null then 'FINISHED'
+        when j.state = 'PAUSED' then 'PAUSED'
+        else 'ACTIVE'
+    end::job_state,
     skip_from = null,
     skip_because = null,
-    revision = revision + 1
-where shard = $1
-  and id = $2
-  and revision = $3
-  and next_fires_at is not distinct from $4
+    revision = j.revision + 1
+from seen s
+where j.shard = $1
+  and j.ctid = s.place
 returning 1;
 
 -- name: withdraw
@@ -109,6 +137,47 @@ where shard = $1
   and attempt = 0
   and fires_at > coalesce($3::timestamptz, now())
 returning fires_at;
+
+-- name: unfire
+-- What was withdrawn has not been fired.
+update jobs
+set fired = fired - $3
+where shard = $1
+  and id = $2;
+
+-- name: hold_for_pause
+-- Holds a job against planners and other changes until the end of the transaction.
+select state::text as state, next_fires_at
+from jobs
+where shard = $1
+  and id = $2
+for update;
+
+-- name: pause
+update jobs
+set state = 'PAUSED',
+    paused_at = coalesce(paused_at, $3::timestamptz, now()),
+    paused_until = $4,
+    pause_note = $5,
+    next_fires_at = $6,
+    fired = fired - $7,
+    revision = revision + 1
+where shard = $1
+  and id = $2;
+
+-- name: resume
+update jobs
+set state = 'ACTIVE',
+    paused_through = case when $3 then paused_through else coalesce($4::timestamptz, now()) end,
+    watched_from = coalesce($4::timestamptz, now()),
+    paused_at = null,
+    paused_until = null,
+    pause_note = null,
+    revision = revision + 1
+where shard = $1
+  and id = $2
+  and state = 'PAUSED'
+returning 1;
 
 -- name: change_one_shot
 update executions
@@ -129,9 +198,12 @@ where shard = $1
 returning 1;
 
 -- name: cancel_recurring
+-- The cursor stays: from there on the ledger knows every firing as cancelled.
 update jobs
 set state = 'CANCELLED',
-    next_fires_at = null,
+    paused_at = null,
+    paused_until = null,
+    pause_note = null,
     revision = revision + 1
 where shard = $1
   and id = any($2::uuid[])
@@ -141,10 +213,20 @@ where shard = $1
 -- First every open row is marked, and so locked; then `end_pending` ends those nobody holds. By key, not by ctid: a row
 -- that a claim or an ending is changing at this moment is waited for and marked in its newest form.
 update executions
-set cancel_requested = true
+set cancel_requested = true,
+    terminate = terminate or $3
 where shard = $1
   and job_id = any($2::uuid[])
-  and not cancel_requested;
+  and not (cancel_requested and (terminate or not $3))
+  and (backfill_id is null or not $4);
+
+-- name: cancel_backfills
+update backfills
+set state = 'CANCELLED',
+    ended_at = coalesce($3::timestamptz, now())
+where shard = $1
+  and job_id = any($2::uuid[])
+  and state = 'RUNNING';
 
 -- name: ask_execution_to_stop
 update executions
@@ -207,7 +289,8 @@ returning 1;
 -- What was withdrawn is not accounted for any more, so the cursor stands before it again.
 update jobs
 set next_fires_at = $3,
-    state = 'ACTIVE',
+    state = case when state = 'FINISHED' then 'ACTIVE' else state end,
+    fired = fired - $4,
     skip_from = null,
     skip_because = null
 where shard = $1
@@ -284,14 +367,14 @@ letters as (
 again as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at
+        recurring, exclusive, created_at, backfill_id
     )
     select
         d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
             select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
         )),
         d.lane, asked.at, d.user_id, d.task_id, d.queue, d.priority, d.parameters, d.policy,
-        d.recurring, d.exclusive, asked.at
+        d.recurring, d.exclusive, asked.at, d.backfill_id
     from letters d
     cross join asked
     returning job_id, fires_at, run

@@ -67,14 +67,16 @@ where n.shard = e.shard
 -- does a firing ahead that was cancelled: it is accounted for.
 with clock as materialized (select coalesce($3::timestamptz, now()) as now)
 select
-    j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.overlap,
-    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, o.has_open, o.planned,
+    j.id, j.user_id, j.task_id, j.queue, j.priority, j.parameters, j.policy, j.schedule, j.rules,
+    j.state::text as state, j.next_fires_at as cursor, j.revision, j.created_at, o.has_open, o.planned, o.waiting,
+    j.fired, j.paused_at, j.paused_until, j.pause_note, j.paused_through,
     greatest(o.begun_at, c.cancelled_at) as begun_at,
-    least(j.next_fires_at, o.planned[1]) as next_fires_at
+    least(case when j.state = 'ACTIVE' then j.next_fires_at end, o.planned[1]) as next_fires_at
 from jobs j
 cross join lateral (
     select
-        count(*) > 0 as has_open,
+        count(*) filter (where e.backfill_id is null) > 0 as has_open,
+        count(*) filter (where e.lane < 0) as waiting,
         coalesce(
             array_agg(e.fires_at order by e.fires_at) filter (where e.run = 0 and a.untouched),
             array[]::timestamptz[]
@@ -97,6 +99,77 @@ cross join lateral (
 ) c
 where j.shard = $1
   and j.id = any($2::uuid[]);
+
+-- name: ledger_job
+select
+    j.schedule, j.since, j.state::text as state, j.next_fires_at as cursor, coalesce($3::timestamptz, now()) as now
+from jobs j
+where j.shard = $1
+  and j.id = $2;
+
+-- name: ledger_revisions
+select r.since, r.until, r.schedule
+from revisions r
+where r.shard = $1
+  and r.job_id = $2
+  and r.until >= $3
+  and r.since < $4
+order by r.since
+limit 10000;
+
+-- name: ledger_runs
+-- Of each firing the newest run.
+with clock as materialized (select coalesce($6::timestamptz, now()) as now)
+select distinct on (e.fires_at) e.*
+from (
+    (
+        {open}
+        where e.shard = $1
+          and e.job_id = $2
+          and e.fires_at between $3 and $4
+        order by e.fires_at, e.run desc
+        limit $5
+    )
+    union all
+    (
+        {ended}
+        where e.shard = $1
+          and e.job_id = $2
+          and e.fires_at between $3 and $4
+          and e.state <> 'SKIPPED'
+        order by e.fires_at, e.run desc
+        limit $5
+    )
+) e
+order by e.fires_at, e.run desc
+limit $5;
+
+-- name: ledger_skips
+-- The row that `start` may fall into, and those that begin after it.
+select e.*
+from (
+    (
+        {ended}
+        where e.shard = $1
+          and e.job_id = $2
+          and e.fires_at <= $3
+          and e.state = 'SKIPPED'
+        order by e.fires_at desc
+        limit 1
+    )
+    union all
+    (
+        {ended}
+        where e.shard = $1
+          and e.job_id = $2
+          and e.fires_at > $3
+          and e.fires_at <= $4
+          and e.state = 'SKIPPED'
+        order by e.fires_at
+        limit $5
+    )
+) e
+order by e.fires_at;
 
 -- name: latest_executions
 -- The newest execution of each job. Of a recurring job what lies ahead does not count yet.

@@ -6,7 +6,8 @@
 
 -- name: claim
 -- Gives each due execution to exactly one caller. Buckets of users take turns; within a bucket the one with the
--- earliest due time goes first, a priority step counting as five seconds of head start.
+-- earliest due time goes first, a priority step counting as five seconds of head start. Who has a handicap instead, as
+-- backfills have, comes after all buckets until it is over.
 -- The first pass only reads how much each lane should give, the second locks just that much: locking the full limit
 -- in every lane would write to thousands of rows that are not taken.
 with asked as materialized (
@@ -36,6 +37,7 @@ foremost as (
     select
         h.id,
         c.due_at - h.head_start as rank,
+        c.due_at - h.head_start > asked.until as is_behind,
         row_number() over (partition by h.bucket order by c.due_at - h.head_start) as turn
     from heads h
     cross join asked
@@ -54,7 +56,7 @@ foremost as (
 ),
 shares as materialized (
     select id, count(*) as share
-    from (select id from foremost order by turn, rank limit $5::bigint) taken
+    from (select id from foremost order by is_behind, turn, rank limit $5::bigint) taken
     group by id
     union all
     select id, $5::bigint
@@ -185,11 +187,11 @@ ended as (
 dead as (
     insert into dead_letters (
         shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures, error, created_at
+        exclusive, attempt, failures, error, created_at, backfill_id
     )
     select
         shard, job_id, fires_at, run, at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures_now, error_now, created_at
+        exclusive, attempt, failures_now, error_now, created_at, backfill_id
     from gone
     where ended_as = 'FAILED'
     on conflict do nothing
@@ -276,7 +278,7 @@ where e.shard = $1
 
 -- name: cancelled_of
 -- What this worker runs and should stop.
-select e.job_id, e.fires_at, e.run
+select e.job_id, e.fires_at, e.run, e.terminate
 from executions e
 where e.shard = $1
   and e.worker_id = $2
