@@ -103,6 +103,7 @@ async def _outage(store: PostgresStore, clock: Hand, jobs: int) -> dict[str, flo
     """A day without planners, for jobs that fire every second."""
     await store.db.fetch("delete from executions")
     await store.db.fetch("update jobs set state = 'CANCELLED'")
+    await store.db.fetch("vacuum jobs")
     began_at = clock.moment
     await _store_jobs(store, jobs, "* * * * * *", began_at)
     clock.moment += timedelta(days=1)

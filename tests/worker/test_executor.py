@@ -18,14 +18,33 @@ from uuid import UUID
 
 import pytest
 
+from rota.model.errors import Conflict
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
-from rota.worker.executor import MOST_ERROR, MOST_RESULT, UNKNOWN_TASK_DELAY, execute
+from rota.worker import executor
+from rota.worker.context import Context, context
+from rota.worker.executor import MOST_ERROR, MOST_RESULT, UNKNOWN_TASK_DELAY
 from rota.worker.tasks import App, GiveUp, RetryLater, Task
 
 LONG = 60.0
 SHORT = 0.01
 # Nobody waits that long unless a test has failed.
 PATIENCE = 5.0
+
+
+async def execute(task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor) -> Outcome:
+    return await executor.execute(task, parameters, timeout, threads, a_context())
+
+
+def a_context() -> Context:
+    return Context(
+        execution_id="1799060400000-job",
+        job_id="job",
+        task_id="task",
+        user_id="ann",
+        attempt=3,
+        fires_at=datetime(2027, 1, 4, 11, tzinfo=UTC),
+        fence=3,
+    )
 
 
 @pytest.fixture
@@ -589,3 +608,30 @@ async def test_a_task_that_still_waits_for_a_thread_is_stopped_without_a_start(o
     gate.is_open.set()
     await asyncio.wrap_future(busy)
     assert (outcome, calls) == (Stopped(), [])
+
+
+# The context
+
+
+async def test_a_task_is_told_which_attempt_it_is(threads: ThreadPoolExecutor) -> None:
+    async def on_loop(ctx: Context, name: str) -> list[Any]:
+        return [name, ctx.execution_id, ctx.attempt, ctx.fence, context() is ctx]
+
+    def in_thread(ctx: Context, name: str) -> list[Any]:
+        return [name, ctx.execution_id, ctx.attempt, ctx.fence, context() is ctx]
+
+    for function in (on_loop, in_thread):
+        outcome = await execute(a_task(function), '{"name": "Ann"}', LONG, threads)
+        assert outcome == Done('["Ann","1799060400000-job",3,3,true]')
+
+
+async def test_code_below_a_task_finds_the_context(threads: ThreadPoolExecutor) -> None:
+    def below() -> str:
+        return context().user_id
+
+    assert await execute(a_task(below), "{}", LONG, threads) == Done('"ann"')
+
+
+def test_elsewhere_there_is_no_context() -> None:
+    with pytest.raises(Conflict, match="does not run in a task"):
+        context()

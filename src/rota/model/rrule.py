@@ -395,7 +395,7 @@ class _WallClock:
             for local in self._locals(calm + offset, end + offset):
                 yield local - offset
             # No zone is a whole day from UTC.
-            at = max(end, next(self._locals(end + offset, _LATEST), _LATEST + _DAY) - _DAY)
+            at = max(end, next(self._locals(end + min(offset, before), _LATEST), _LATEST + _DAY) - _DAY)
 
     def _locals(self, begin: int, end: int) -> Iterator[int]:
         return takewhile(end.__gt__, self._locals_from(max(begin, self.begin))) if begin < end else iter(())

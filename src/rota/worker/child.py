@@ -20,6 +20,7 @@ from rota.loop import uptime
 from rota.model.errors import RotaError
 from rota.model.retry import HandedBack, Outcome
 from rota.worker.builtin import builtin
+from rota.worker.context import Context
 from rota.worker.executor import execute, printable
 from rota.worker.tasks import App, load_app
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
@@ -33,7 +34,7 @@ class Child:
         self._app = app
         self._threads = ThreadPoolExecutor(THREADS)
         self._waiting: dict[int, asyncio.TimerHandle] = {}
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._running: dict[int, tuple[asyncio.Task[None], Context]] = {}
         self._ended: list[Report] = []
         self.gone = asyncio.Event()
 
@@ -68,12 +69,21 @@ class Child:
         self._begin(start)
 
     def _begin(self, start: Start) -> None:
-        self._running[start.slot] = asyncio.create_task(self._execute(start))
+        context = Context(
+            execution_id=start.execution_id,
+            job_id=start.job_id,
+            task_id=start.task_id,
+            user_id=start.user_id,
+            attempt=start.attempt,
+            fires_at=start.fires_at,
+            fence=start.attempt,
+        )
+        self._running[start.slot] = asyncio.create_task(self._execute(start, context)), context
 
-    async def _execute(self, start: Start) -> None:
+    async def _execute(self, start: Start, context: Context) -> None:
         started_at = time.monotonic()
         task = self._app.tasks.get(start.task_id)
-        outcome = await execute(task, start.parameters, start.timeout, self._threads)
+        outcome = await execute(task, start.parameters, start.timeout, self._threads, context)
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
 
@@ -81,7 +91,9 @@ class Child:
         if slot in self._waiting:
             self._hand_back(slot)
         elif slot in self._running:
-            self._running[slot].cancel()
+            task, context = self._running[slot]
+            context.cancelled = True
+            task.cancel()
 
     def _hand_back(self, slot: int) -> None:
         self._waiting.pop(slot).cancel()

@@ -72,7 +72,20 @@ class ChildProcess:
                 continue
             slot = self._next_slot = self._next_slot + 1
             self.attempts[slot] = Attempt(claimed, starts_at, starts_at + timeout + OVERTIME, TimedOut(timeout))
-            orders.append(Start(slot, claimed.task_id, claimed.parameters, timeout, starts_at))
+            orders.append(
+                Start(
+                    slot,
+                    claimed.task_id,
+                    claimed.parameters,
+                    timeout,
+                    starts_at,
+                    str(claimed.key),
+                    str(claimed.job_id),
+                    claimed.user_id,
+                    claimed.attempt,
+                    claimed.fires_at,
+                )
+            )
         self._send(Orders(start=orders))
 
     def cancel(self, keys: set[ExecutionKey], terminated: set[ExecutionKey]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
+from rota.worker.context import CURRENT, Context
 from rota.worker.tasks import GiveUp, RetryLater, Task
 
 MOST_RESULT = 64 * 1024
@@ -20,13 +22,17 @@ UNKNOWN_TASK_DELAY = 5.0
 _parameters = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-async def execute(task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor) -> Outcome:
+async def execute(
+    task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor, context: Context
+) -> Outcome:
     """Never raises: whatever a task does ends as an outcome."""
     if task is None:
         return HandedBack(after=UNKNOWN_TASK_DELAY)
+    CURRENT.set(context)
     try:
         async with asyncio.timeout(timeout) as limit:
-            value = await _call(task, _parameters(parameters), threads)
+            given = {"ctx": context} if task.takes_context else {}
+            value = await _call(task, _parameters(parameters) | given, threads)
         return TimedOut(timeout) if limit.expired() else _done(value)
     except TimeoutError as error:
         return TimedOut(timeout) if limit.expired() else _raised(error)
@@ -45,7 +51,7 @@ async def execute(task: Task | None, parameters: str, timeout: float, threads: T
 async def _call(task: Task, parameters: dict[str, Any], threads: ThreadPoolExecutor) -> Any:
     if task.is_async:
         return await task.call(**parameters)
-    future = threads.submit(_in_thread, task.call, parameters)
+    future = threads.submit(copy_context().run, _in_thread, task.call, parameters)
     thread = asyncio.wrap_future(future)
     while True:
         try:

@@ -34,6 +34,7 @@ class Task(Struct, frozen=True):
     name: str
     call: Callable[..., Any]
     is_async: bool
+    takes_context: bool
     options: dict[str, Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -47,12 +48,15 @@ class App:
         self.tasks: dict[str, Task] = {}
 
     def task(self, name: str, **options: Any) -> Callable[[Function], Task]:
-        """`@app.task("send_email", max_retries=5)`: a job's parameters become the function's keyword arguments."""
+        """`@app.task("send_email", max_retries=5)`: a job's parameters become the function's keyword arguments.
+
+        One named `ctx` is given the `rota.Context` of the attempt.
+        """
 
         def register(function: Function) -> Task:
             if name in self.tasks:
                 raise Conflict(f"There are two tasks named {name!r}.")
-            self.tasks[name] = Task(name, function, _is_async(function), options)
+            self.tasks[name] = Task(name, function, _is_async(function), _takes_context(function), options)
             return self.tasks[name]
 
         return register
@@ -64,6 +68,13 @@ class App:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        return "ctx" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def load_app(path: str) -> App:

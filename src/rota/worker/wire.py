@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -23,6 +24,11 @@ class Start(Struct, frozen=True, array_like=True):
     parameters: str
     timeout: float
     at: float
+    execution_id: str
+    job_id: str
+    user_id: str
+    attempt: int
+    fires_at: datetime
 
 
 class Orders(Struct, frozen=True, array_like=True):
