@@ -19,6 +19,7 @@ from rota.worker.builtin import builtin
 from rota.worker.builtin.email import send_email
 from rota.worker.executor import execute
 from rota.worker.tasks import GiveUp
+from tests.support.context import a_context
 
 HERE = "127.0.0.1"
 
@@ -274,7 +275,7 @@ async def test_when_the_server_is_away_the_mail_is_worth_another_try(
     monkeypatch.setenv("ROTA_SMTP_HOST", HERE)
     monkeypatch.setenv("ROTA_SMTP_PORT", str(a_free_port()))
 
-    outcome = await execute(builtin.tasks["send_email"], '{"to": "ann@example.com"}', 60, threads)
+    outcome = await execute(builtin.tasks["send_email"], '{"to": "ann@example.com"}', 60, threads, a_context())
 
     assert isinstance(outcome, Raised) and not outcome.final
 
@@ -302,7 +303,7 @@ async def test_every_mail_has_a_file_of_its_own(data: Path) -> None:
 async def test_every_worker_knows_how_to_send_a_mail(data: Path, threads: ThreadPoolExecutor) -> None:
     parameters = '{"to": "ann@example.com", "subject": "Hello"}'
 
-    outcome = await execute(builtin.tasks["send_email"], parameters, 60, threads)
+    outcome = await execute(builtin.tasks["send_email"], parameters, 60, threads, a_context())
 
     [file] = (data / "outbox").iterdir()
     assert isinstance(outcome, Done) and outcome.result and file.name in outcome.result

@@ -24,6 +24,7 @@ from rota.worker import executor
 from rota.worker.context import Context, context
 from rota.worker.executor import MOST_ERROR, MOST_RESULT, UNKNOWN_TASK_DELAY
 from rota.worker.tasks import App, GiveUp, RetryLater, Task
+from tests.support.context import a_context
 
 LONG = 60.0
 SHORT = 0.01
@@ -33,18 +34,6 @@ PATIENCE = 5.0
 
 async def execute(task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor) -> Outcome:
     return await executor.execute(task, parameters, timeout, threads, a_context())
-
-
-def a_context() -> Context:
-    return Context(
-        execution_id="1799060400000-job",
-        job_id="job",
-        task_id="task",
-        user_id="ann",
-        attempt=3,
-        fires_at=datetime(2027, 1, 4, 11, tzinfo=UTC),
-        fence=3,
-    )
 
 
 @pytest.fixture
