@@ -103,6 +103,8 @@ class JobView(Struct, frozen=True):
     max_retries: int
     backoff: Backoff
     timeout: float
+    resources: dict[str, float]
+    labels: list[str]
     overlap: str | None
     misfire: MisfireView | None
     jitter: float | None
@@ -194,6 +196,8 @@ class WorkerView(Struct, frozen=True):
     tasks: list[str]
     concurrency: int
     running: int
+    resources: dict[str, float]
+    labels: list[str]
     started_at: str
     renewed_at: str
     ended_at: str | None

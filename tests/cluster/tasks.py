@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from pathlib import Path
@@ -49,3 +50,16 @@ def block(file: str, text: str, seconds: float) -> None:
 async def crash(file: str) -> None:
     note(file, "crashed")
     os._exit(9)
+
+
+@app.task("take")
+async def take(file: str, takes: dict[str, float], seconds: float, ends: str, number: int) -> None:
+    """Notes what it takes of its worker, and that it gives it back."""
+    note(file, json.dumps(["takes", os.getpid(), number, takes]))
+    await asyncio.sleep(seconds)
+    if ends == "with a crash":
+        note(file, json.dumps(["crashes", os.getpid(), number, takes]))
+        os._exit(9)
+    note(file, json.dumps(["gives back", os.getpid(), number, takes]))
+    if ends == "badly":
+        raise RuntimeError("badly")

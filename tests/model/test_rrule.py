@@ -235,6 +235,8 @@ def test_nothing_fires_from_the_year_2200_on() -> None:
     assert rule.after(datetime(2199, 12, 31, 12, tzinfo=UTC)) is None
     weekly = Rule.parse("DTSTART:20270101T000000Z\nFREQ=WEEKLY;BYDAY=MO,TU,FR;BYSETPOS=-2")
     assert weekly.after(datetime(2199, 12, 30, tzinfo=UTC)) == datetime(2199, 12, 31, tzinfo=UTC)
+    until = Rule.parse("DTSTART:21991201T000000\nFREQ=HOURLY;UNTIL=21991231", "America/New_York")
+    assert until.after(datetime(2199, 12, 31, 23, tzinfo=UTC)) is None
     assert rule.after(datetime.max.replace(tzinfo=UTC)) is None
     assert rule.after(datetime.min.replace(tzinfo=UTC)) == datetime(2027, 1, 1, tzinfo=UTC)
 

@@ -65,6 +65,13 @@ CANNOT_BE: list[tuple[dict[str, object], str]] = [
     ({"backoff": {"speed": 2}}, "backoff.speed"),
     ({"overlap": "perhaps"}, "overlap"),
     ({"overlap": "allow"}, "overlap"),
+    ({"resources": {"cpu": 0}}, "resources.cpu"),
+    ({"resources": {"cpu": -1}}, "resources.cpu"),
+    ({"resources": {"cpu": 1e300}}, "resources.cpu"),
+    ({"resources": {"c p u": 1}}, "resources"),
+    ({"resources": {f"r{n}": 1 for n in range(17)}}, "resources"),
+    ({"labels": ["eu\0"]}, "labels[0]"),
+    ({"labels": "eu"}, "labels"),
     ({"jitter": 5, "schedule": "now"}, "jitter"),
     ({"schedule": "PT1M", "misfire": "sometimes"}, "misfire"),
     ({"schedule": "PT1M", "misfire": {"policy": "all", "window": 1}}, "misfire.window"),
@@ -213,6 +220,8 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
             "max_retries": 0,
             "backoff": {"initial": "PT2S", "factor": 3, "cap": 60, "jitter": 0},
             "timeout": "PT5M",
+            "resources": {"gpu": 1, "cpu": 0.5},
+            "labels": ["ssd", "eu"],
         }
         | (RULES if schedule in ("PT1M", DAILY) else {}),
     )
@@ -226,6 +235,7 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
     assert job["max_retries"] == 0
     assert job["backoff"] == {"initial": 2.0, "factor": 3.0, "cap": 60.0, "jitter": 0.0}
     assert job["timeout"] == 300.0
+    assert (job["resources"], job["labels"]) == ({"cpu": 0.5, "gpu": 1.0}, ["eu", "ssd"])
     assert job["parameters"]["9007199254740993"] == 2**63 - 1
 
 

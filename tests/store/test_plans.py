@@ -14,7 +14,9 @@ from rota.store.postgres import backfills, jobs, planning, work
 from rota.store.postgres.database import HOT
 
 HOT_STATEMENTS = {
-    "claim": work.SQL.claim,
+    "claim": work.CLAIM,
+    "queued_in_need": work.SQL.queued_in_need,
+    "claim_in_need": work.CLAIM_IN_NEED,
     "finish": work.SQL.finish,
     "give_back": work.SQL.give_back,
     "cancelled_of": work.SQL.cancelled_of,
@@ -41,6 +43,8 @@ SHARDED = ("executions", "jobs", "history", "attempts", "dead_letters")
 # Which index may be used for which table; `None` is a look-up by ctid.
 ALLOWED: dict[str, dict[str, set[str | None]]] = {
     "claim": {"executions": {"executions_ready", None}},
+    "queued_in_need": {"executions": {"executions_ready"}},
+    "claim_in_need": {"executions": {"executions_ready", None}},
     "finish": {"executions": {"executions_pkey", None}},
     "give_back": {"executions": {"executions_held"}},
     "cancelled_of": {"executions": {"executions_cancelling"}},

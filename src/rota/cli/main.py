@@ -28,6 +28,10 @@ Queues = Annotated[str, typer.Option(help="Queues to work on, separated by comma
 Concurrency = Annotated[int, typer.Option(min=1, max=100_000, help="How many executions at once.")]
 Children = Annotated[int | None, typer.Option(min=1, max=64, help="Child processes; one per core unless said.")]
 Drain = Annotated[float, typer.Option(min=0, help="Seconds that running work gets to end when the worker stops.")]
+Resources = Annotated[
+    str, typer.Option(help="What it has, like gpu=1,licence=3; cpu and memory_mb as the machine has.")
+]
+Labels = Annotated[str, typer.Option(help="What it is, like eu,ssd; jobs may ask for it.")]
 AppArgument = Annotated[str | None, typer.Argument(help="Your tasks, as module:app; without it the built-in ones.")]
 
 
@@ -83,15 +87,24 @@ def worker(
     concurrency: Concurrency = 100,
     children: Children = None,
     drain: Drain = 30.0,
+    resources: Resources = "",
+    labels: Labels = "",
 ) -> None:
     """Run a worker: a supervisor and its children."""
     from rota.cli.nodes import run_worker
+    from rota.worker.machine import amounts
     from rota.worker.supervisor import CHILDREN, WorkerSettings
 
     use_data(data)
     names = tuple(name.strip() for name in queues.split(",") if name.strip())
     settings = WorkerSettings(
-        app=app, queues=names, concurrency=concurrency, drain=drain, children=children or CHILDREN
+        app=app,
+        queues=names,
+        concurrency=concurrency,
+        drain=drain,
+        children=children or CHILDREN,
+        resources=amounts(resources),
+        labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
     )
     uvloop.run(run_worker(dsn_of(database, data), settings))
 

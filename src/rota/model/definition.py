@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from rota.model.capacity import Needs
+
 
 class Backoff(Struct, frozen=True):
     """Waiting grows from `initial` by `factor` up to `cap` seconds; `jitter` takes off up to that share of it."""
@@ -29,6 +31,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     max_retries: int = 3
     backoff: Backoff = Backoff()
     timeout: float = 3600.0
+    needs: Needs = Needs()
 
 
 DEFAULT = Policy()

@@ -350,12 +350,10 @@ class _Plan(NamedTuple):
     clock: _WallClock | _Elapsed
 
     def first_from(self, at: int) -> int | None:
-        for instant in self.clock.instants_from(max(at, self.begin)):
-            if instant > self.last:
-                return None
-            if instant not in self.excluded:
-                return instant
-        return None
+        if at > self.last:
+            return None
+        instants = takewhile(self.last.__ge__, self.clock.instants_from(max(at, self.begin)))
+        return next((instant for instant in instants if instant not in self.excluded), None)
 
 
 def _plan_of(rule: Rule, start: Written) -> _Plan:

@@ -31,6 +31,8 @@ class NewWorker(Struct, frozen=True, kw_only=True):
     queues: list[str]
     tasks: list[str]
     concurrency: int
+    resources: dict[str, float] = {}
+    labels: list[str] = []
 
 
 class Worker(NewWorker, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from rota.model.capacity import Needs
 from rota.model.definition import Backoff, Definition, Policy
 from rota.model.errors import InvalidField
 from rota.model.instants import parse_duration
@@ -20,6 +21,7 @@ NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f]+(?![\s\S])"
 MOST_JOBS = 10_000
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
+MOST_OF_A_RESOURCE = 1e9
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 Priority = Annotated[int, Meta(ge=0, le=9, description="A step up is a head start of five seconds.")]
@@ -28,6 +30,12 @@ Duration = Annotated[
     float | str, Meta(description="Seconds, or an ISO 8601 duration such as PT5M.", examples=[30, "PT5M"])
 ]
 Instant = Annotated[str, Meta(description="ISO 8601 with an offset.", examples=["2027-01-31T10:30:00Z"])]
+ResourceName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?![\s\S])")]
+Resources = Annotated[
+    dict[ResourceName, float],
+    Meta(max_length=16, description="What it takes of a worker while it runs.", examples=[{"cpu": 0.5, "gpu": 1}]),
+]
+Labels = Annotated[tuple[ResourceName, ...], Meta(max_length=16, description="What its worker must be.")]
 Executions = Annotated[int, Meta(ge=1, le=2**31 - 1, description="So many are made, then the job is FINISHED.")]
 Failures = Annotated[int, Meta(ge=1, le=1000, description="The job is paused when so many failed in a row.")]
 JsonObject = dict[str, Any]
@@ -72,6 +80,8 @@ class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_retries: Retries = 3
     backoff: BackoffBody = BackoffBody()
     timeout: Duration = 3600.0
+    resources: Resources = {}
+    labels: Labels = ()
     overlap: Overlap = Overlap.SKIP
     misfire: MisfireBody | Misfire = Misfire.LATEST
     jitter: Duration | None = None
@@ -97,6 +107,8 @@ class JobPatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_retries: Retries | UnsetType = UNSET
     backoff: BackoffBody | UnsetType = UNSET
     timeout: Duration | UnsetType = UNSET
+    resources: Resources | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
     misfire: MisfireBody | Misfire | UnsetType = UNSET
     jitter: Duration | UnsetType | None = UNSET
@@ -134,7 +146,10 @@ def definition_of(body: JobBody, user_id: str) -> Definition:
         priority=body.priority,
         parameters=parameters_text(body.parameters),
         policy=Policy(
-            max_retries=body.max_retries, backoff=backoff_of(body.backoff), timeout=seconds_of(body.timeout, "timeout")
+            max_retries=body.max_retries,
+            backoff=backoff_of(body.backoff),
+            timeout=seconds_of(body.timeout, "timeout"),
+            needs=Needs(_amounts(body.resources), tuple(sorted(set(body.labels)))),
         ),
     )
 
@@ -153,6 +168,11 @@ def patched(definition: Definition, patch: JobPatch) -> Definition:
         policy["backoff"] = backoff_of(patch.backoff)
     if patch.timeout is not UNSET:
         policy["timeout"] = seconds_of(patch.timeout, "timeout")
+    needs = definition.policy.needs
+    policy["needs"] = Needs(
+        needs.resources if patch.resources is UNSET else _amounts(patch.resources),
+        needs.labels if patch.labels is UNSET else tuple(sorted(set(patch.labels))),
+    )
     changed = msgspec.structs.replace(definition.policy, **policy)
     return msgspec.structs.replace(definition, policy=changed, **changes)
 
@@ -182,6 +202,13 @@ def _window(value: float | str | None) -> timedelta | None:
     if window < GRACE:
         raise InvalidField("misfire.window", f"must be at least {GRACE.seconds} seconds")
     return window
+
+
+def _amounts(resources: dict[str, float]) -> dict[str, float]:
+    for name, amount in resources.items():
+        if not 0 < amount <= MOST_OF_A_RESOURCE:
+            raise InvalidField(f"resources.{name}", f"must be more than 0 and at most {MOST_OF_A_RESOURCE:g}")
+    return dict(sorted(resources.items()))
 
 
 def backoff_of(body: BackoffBody) -> Backoff:

@@ -19,7 +19,7 @@ STATUS: dict[type[errors.RotaError], tuple[int, str]] = {
     errors.StoreUnavailable: (503, "The store is away for the moment"),
     errors.StoreError: (500, "The store refused"),
 }
-_AT = re.compile(r" - at `\$\.?(.*)`$")
+_AT = re.compile(r" - at (?:`key` in )?`\$\.?(.*)`$")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
 _MISSING = re.compile(r"missing required field `(.*?)`")
 

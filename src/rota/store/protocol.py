@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rota.model.backfill import Backfill, NewBackfill, Portion, Runs, Unfilled
 from rota.model.calendar import Calendar, NamedCalendar
+from rota.model.capacity import Capacity
 from rota.model.definition import Definition
 from rota.model.execution import Attempt, Claimed, Ending, Execution, ExecutionKey, Lapsed
 from rota.model.job import IdempotencyKey, Job, NewJob
@@ -105,8 +106,9 @@ class WorkSource(Protocol):
         limit: int,
         lookahead: timedelta,
         lease_id: int,
+        capacity: Capacity = Capacity(),  # noqa: B008 - frozen
     ) -> Handout:
-        """Give each due execution to exactly one worker, also those due within `lookahead`.
+        """Give each due execution to exactly one worker, also those due within `lookahead`, and only what fits into it.
 
         The caller makes the lease id, so that a claim whose answer was lost can be given back by it.
         """

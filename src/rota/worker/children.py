@@ -44,6 +44,7 @@ class Attempt(Struct):
     starts_at: float
     over_at: float
     verdict: Outcome
+    resources: dict[str, float]
 
 
 Told = Callable[[Claimed, Outcome, "float | None"], None]
@@ -66,12 +67,14 @@ class ChildProcess:
         orders = []
         for claimed, starts_at in work:
             try:
-                timeout = policy_of(claimed.policy).timeout
+                policy = policy_of(claimed.policy)
             except msgspec.MsgspecError as error:
                 self._told(claimed, Raised(f"its policy cannot be read: {error}", final=True), None)
                 continue
             slot = self._next_slot = self._next_slot + 1
-            self.attempts[slot] = Attempt(claimed, starts_at, starts_at + timeout + OVERTIME, TimedOut(timeout))
+            timeout, resources = policy.timeout, policy.needs.resources
+            over_at = starts_at + timeout + OVERTIME
+            self.attempts[slot] = Attempt(claimed, starts_at, over_at, TimedOut(timeout), resources)
             orders.append(
                 Start(
                     slot,
@@ -240,6 +243,12 @@ class Children:
     @property
     def running(self) -> int:
         return sum(len(child.attempts) for child in self._everyone) + len(self._suspects)
+
+    @property
+    def taken(self) -> list[dict[str, float]]:
+        """The resources of what is here: they come back when the attempt is over, however it ends."""
+        running = [attempt.resources for child in self._everyone for attempt in child.attempts.values()]
+        return [*filter(None, running), *(policy_of(claimed.policy).needs.resources for claimed, _ in self._suspects)]
 
     @property
     def _everyone(self) -> list[ChildProcess]:

@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 
 from rota.loop import pause
+from rota.model.capacity import Capacity, less
 from rota.model.execution import Claimed
 from rota.model.retry import HandedBack
 from rota.model.worker import LOOKAHEAD, NewWorker
@@ -79,6 +80,7 @@ class Claimer:
                 limit=limit,
                 lookahead=LOOKAHEAD,
                 lease_id=lease_id,
+                capacity=self._capacity(),
             )
         except BaseException:
             self._lost[lease_id] = time.monotonic() + LOST_FOR
@@ -93,6 +95,10 @@ class Claimer:
             self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
         self._children.cancel(handout.cancelled, handout.terminated)
         return work
+
+    def _capacity(self) -> Capacity:
+        total = self._worker.resources
+        return Capacity(total, less(total, self._children.taken), tuple(self._worker.labels))
 
     async def reconcile(self) -> int:
         """A step: what the store believes we hold and nobody here knows of is given back. The last of the nets."""

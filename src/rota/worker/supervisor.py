@@ -21,6 +21,7 @@ from rota.store.protocol import WorkSource
 from rota.worker.children import Children
 from rota.worker.claimer import Claimer
 from rota.worker.keeper import Keeper
+from rota.worker.machine import machine
 from rota.worker.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class WorkerSettings(Struct, frozen=True):
     concurrency: int = 100
     children: int = CHILDREN
     drain: float = 30.0
+    resources: dict[str, float] = {}
+    labels: tuple[str, ...] = ()
 
 
 class Supervisor:
@@ -93,6 +96,8 @@ class _Life:
             queues=list(self._settings.queues),
             tasks=tasks,
             concurrency=self._settings.concurrency,
+            resources=machine() | self._settings.resources,
+            labels=list(self._settings.labels),
         )
 
     async def _register(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> bool:

@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from rota.model.capacity import needs_text
 from rota.model.definition import Definition, policy_text
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
@@ -34,7 +35,7 @@ SQL = Queries("jobs.sql")
 KEY_LIFE = timedelta(hours=24)
 _STILL_OPEN = "another execution of its job is open, and the job allows no overlap"
 _NO_LETTER = "there is no such dead letter"
-_LaneKey = tuple[str, str, int, int]
+_LaneKey = tuple[str, str, int, int, str]
 _T = TypeVar("_T", NewJob, ExecutionKey)
 
 
@@ -121,7 +122,7 @@ class Jobs:
             columns = [list(column) for column in zip(*missing, strict=True)]
             await self.db.fetch(SQL.intern_lanes, *columns)
             for row in await self.db.fetch(SQL.lanes_of, *columns):
-                self._lanes[(row["queue"], row["task_id"], row["priority"], row["bucket"])] = row["id"]
+                self._lanes[(row["queue"], row["task_id"], row["priority"], row["bucket"], row["needs"])] = row["id"]
         return [self._lanes[key] for key in keys]
 
     @tried_again
@@ -365,7 +366,8 @@ def _accepted(job: NewJob, accepted_at: datetime) -> Job:
 
 
 def _lane_key(definition: Definition) -> _LaneKey:
-    return definition.queue, definition.task_id, definition.priority, bucket_of(definition.user_id)
+    d = definition
+    return d.queue, d.task_id, d.priority, bucket_of(d.user_id), needs_text(d.policy.needs)
 
 
 def _columns(definitions: Iterable[Definition]) -> tuple[list[object], ...]:

@@ -328,4 +328,6 @@ def _worker(row: asyncpg.Record) -> Worker:
         renewed_at=row["renewed_at"],
         ended_at=row["ended_at"],
         running=row["running"],
+        resources=msgspec.json.decode(row["resources"], type=dict[str, float]),
+        labels=row["labels"],
     )

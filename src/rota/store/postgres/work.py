@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
+from rota.model.capacity import Capacity, Queued, less, needs_of, shares
+from rota.model.definition import policy_of
 from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
@@ -18,6 +22,8 @@ from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
 
 SQL = Queries("work.sql")
+CLAIM = SQL.claim.format(take=SQL.take)
+CLAIM_IN_NEED = SQL.claim_in_need.format(take=SQL.take)
 _Fence = tuple[UUID, datetime, int, int, int]
 # How often a row that keeps changing under our hands is looked at again.
 PATIENCE = 20
@@ -25,6 +31,8 @@ PATIENCE = 20
 
 class Work:
     db: Database
+    _needs = False
+    _needs_until = 0.0
 
     async def register(self, worker: NewWorker) -> bool:
         rows = await self.db.renew(
@@ -35,6 +43,8 @@ class Work:
             worker.queues,
             worker.tasks,
             worker.concurrency,
+            msgspec.json.encode(worker.resources).decode(),
+            worker.labels,
             LEASE,
             self.db.time,
         )
@@ -49,17 +59,56 @@ class Work:
         limit: int,
         lookahead: timedelta,
         lease_id: int,
+        capacity: Capacity = Capacity(),  # noqa: B008 - frozen
     ) -> Handout:
         claimed: list[Claimed] = []
         shards = list(range(await self.db.shards()))
         random.shuffle(shards)
+        if await self._somebody_needs_something():
+            # Not more than half of the room, or they might leave none to what needs nothing.
+            for shard in shards:
+                asked = worker_id, queues, tasks, (limit + 1) // 2 - len(claimed), lookahead, lease_id
+                claimed += await self._claim_in_need(shard, *asked, capacity=_beside(capacity, claimed))
         for shard in shards:
             if len(claimed) < limit:
                 rows = await self.db.fetch(
-                    SQL.claim, shard, worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id, self.db.time
+                    CLAIM, shard, worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id, self.db.time
                 )
                 claimed += [Claimed(*row) for row in rows]
         return Handout(claimed, *await self._stops(worker_id))
+
+    async def _claim_in_need(
+        self,
+        shard: int,
+        worker_id: str,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        lookahead: timedelta,
+        lease_id: int,
+        *,
+        capacity: Capacity,
+    ) -> list[Claimed]:
+        """Of what asks for resources or labels, as much as fits."""
+        if limit <= 0:
+            return []
+        rows = await self.db.fetch(SQL.queued_in_need, shard, worker_id, queues, tasks, limit, lookahead, self.db.time)
+        queued = [Queued(row["id"], needs_of(row["needs"]), row["count"], row["waited"]) for row in rows]
+        taken = shares(queued, capacity, room=limit)
+        if not taken:
+            return []
+        lanes, counts = list(taken), list(taken.values())
+        rows = await self.db.fetch(
+            CLAIM_IN_NEED, shard, worker_id, lanes, counts, limit, lookahead, lease_id, self.db.time
+        )
+        return [Claimed(*row) for row in rows]
+
+    async def _somebody_needs_something(self) -> bool:
+        """Asked again every second: most never need anything, and their claims should not pay for the others."""
+        if time.monotonic() >= self._needs_until:
+            self._needs = (await self.db.fetch(SQL.lanes_in_need))[0]["there"]
+            self._needs_until = time.monotonic() + 1.0
+        return self._needs
 
     @tried_again
     async def give_back(self, worker_id: str, lease_ids: Sequence[int]) -> int:
@@ -149,6 +198,11 @@ class Work:
             rows = await self.db.fetch(SQL.expired, shard, limit - len(lapsed))
             lapsed += [Lapsed(Claimed(*row[:-1]), row["worker_id"]) for row in rows]
         return lapsed
+
+
+def _beside(capacity: Capacity, claimed: Sequence[Claimed]) -> Capacity:
+    taken = [policy_of(each.policy).needs.resources for each in claimed]
+    return msgspec.structs.replace(capacity, free=less(capacity.free, taken))
 
 
 def by_shard(endings: Iterable[Ending]) -> Iterable[tuple[int, list[Ending]]]:

@@ -1,19 +1,21 @@
 -- name: intern_lanes
-insert into lanes (queue, task_id, priority, bucket)
+insert into lanes (queue, task_id, priority, bucket, needs)
 select distinct *
-from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[])
+from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[], $5::text[])
 on conflict do nothing;
 
 -- name: lanes_of
 select l.*
-from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[]) as t (queue, task_id, priority, bucket)
+from unnest($1::text[], $2::text[], $3::smallint[], $4::smallint[], $5::text[])
+    as t (queue, task_id, priority, bucket, needs)
 cross join lateral (
-    select l.id, l.queue, l.task_id, l.priority, l.bucket
+    select l.id, l.queue, l.task_id, l.priority, l.bucket, l.needs
     from lanes l
     where l.queue = t.queue
       and l.task_id = t.task_id
       and l.priority = t.priority
       and l.bucket = t.bucket
+      and l.needs = t.needs
     limit 1
 ) l;
 

@@ -241,7 +241,7 @@ limit 1000;
 -- name: workers
 select
     w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.state::text as state, w.started_at, w.renewed_at,
-    w.ended_at,
+    w.ended_at, w.resources, w.labels,
     (select count(*) from executions e where e.worker_id = w.id and e.shard = any($1::smallint[])) as running
 from workers w
 order by w.state, w.started_at desc

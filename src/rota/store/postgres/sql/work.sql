@@ -27,6 +27,7 @@ heads as materialized (
     ) waiting
     where l.queue = any($3::text[])
       and l.task_id = any($4::text[])
+      and l.needs = ''
       -- Neither the dead claim nor strangers: nobody would take their work back.
       and exists (select from workers w where w.id = $2 and w.state = 'ALIVE')
 ),
@@ -80,6 +81,9 @@ picked as materialized (
     ) e
     limit $5::bigint
 )
+{take};
+
+-- name: take
 update executions e
 set worker_id = $2,
     lease_id = $7,
@@ -102,7 +106,64 @@ returning
     e.policy,
     e.priority,
     extract(epoch from e.due_at - (select at from asked))::float8 as due_in,
-    e.lease_id;
+    e.lease_id
+
+-- name: lanes_in_need
+-- Whether anybody asks for anything of a worker at all.
+select exists (select from lanes l where l.needs <> '') as there;
+
+-- name: queued_in_need
+-- What is due in each lane that asks for something: how many, and how long the first has waited, head start included.
+select
+    l.id, l.needs, c.count,
+    asked.at - c.first_due_at + l.priority * interval '5 seconds' as waited
+from (select coalesce($7::timestamptz, now()) as at) asked
+cross join lateral (
+    select *
+    from lanes l
+    where l.queue = any($3::text[])
+      and l.task_id = any($4::text[])
+      and l.needs <> ''
+      and exists (select from workers w where w.id = $2 and w.state = 'ALIVE')
+) l
+cross join lateral (
+    select count(*) as count, min(first.due_at) as first_due_at
+    from (
+        select e.due_at
+        from executions e
+        where e.shard = $1
+          and e.lane = l.id
+          and e.worker_id is null
+          and e.due_at <= asked.at + $6::interval
+        order by e.due_at
+        limit $5::bigint
+    ) first
+) c
+where c.count > 0;
+
+-- name: claim_in_need
+-- So many of each of these lanes.
+with asked as materialized (
+    select coalesce($8::timestamptz, now()) as at, coalesce($8::timestamptz, now()) + $6::interval as until
+),
+picked as materialized (
+    select e.ctid
+    from unnest($3::int[], $4::bigint[]) as s (id, share)
+    cross join asked
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.lane = s.id
+          and e.worker_id is null
+          and e.due_at <= asked.until
+        order by e.due_at
+        limit s.share
+        for update skip locked
+    ) e
+    limit $5::bigint
+)
+{take};
 
 -- name: finish
 -- Ends attempts, fenced by attempt and lease: what is not returned was refused and nothing of it changed.
@@ -302,9 +363,11 @@ where w.state <> 'ALIVE'
 limit $2;
 
 -- name: register
-insert into workers (id, host, pid, queues, tasks, concurrency, state, started_at, renewed_at, lease)
-select $1, $2, $3, $4, $5, $6, 'ALIVE', t.now, t.now, $7
-from (select coalesce($8::timestamptz, now()) as now) t
+insert into workers (
+    id, host, pid, queues, tasks, concurrency, resources, labels, state, started_at, renewed_at, lease
+)
+select $1, $2, $3, $4, $5, $6, $7, $8, 'ALIVE', t.now, t.now, $9
+from (select coalesce($10::timestamptz, now()) as now) t
 on conflict do nothing
 returning 1;
 
