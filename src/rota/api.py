@@ -62,6 +62,17 @@ class MisfireView(Struct, frozen=True):
     window: float | None
 
 
+class ConcurrencyView(Struct, frozen=True):
+    key: str
+    limit: int
+
+
+class RateView(Struct, frozen=True):
+    key: str
+    limit: int
+    per: float
+
+
 class PauseView(Struct, frozen=True):
     since: str
     until: str | None
@@ -103,6 +114,10 @@ class JobView(Struct, frozen=True):
     max_retries: int
     backoff: Backoff
     timeout: float
+    start_by: float | None
+    deadline: float | None
+    concurrency: ConcurrencyView | None
+    rate: RateView | None
     resources: dict[str, float]
     labels: list[str]
     overlap: str | None

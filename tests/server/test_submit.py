@@ -66,6 +66,17 @@ CANNOT_BE: list[tuple[dict[str, object], str]] = [
     ({"overlap": "perhaps"}, "overlap"),
     ({"overlap": "allow"}, "overlap"),
     ({"resources": {"cpu": 0}}, "resources.cpu"),
+    ({"start_by": "soon"}, "start_by"),
+    ({"start_by": -1}, "start_by"),
+    ({"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
+    ({"schedule": "PT1H", "deadline": "2028-01-01T00:00:00Z"}, "deadline"),
+    ({"concurrency": {"key": "", "limit": 1}}, "concurrency.key"),
+    ({"concurrency": {"key": "k", "limit": 0}}, "concurrency.limit"),
+    ({"rate": {"key": "k"}}, "rate.limit"),
+    ({"rate": {"key": "k", "limit": 1, "per": 0}}, "rate.per"),
+    ({"rate": {"key": "k", "limit": 1}, "concurrency": {"key": "other"}}, "rate.key"),
+    ({"unique_key": ""}, "unique_key"),
+    ({"unique_key": {"key": "k", "while": "ever"}}, "unique_key.while"),
     ({"resources": {"cpu": -1}}, "resources.cpu"),
     ({"resources": {"cpu": 1e300}}, "resources.cpu"),
     ({"resources": {"c p u": 1}}, "resources"),
@@ -220,6 +231,10 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
             "max_retries": 0,
             "backoff": {"initial": "PT2S", "factor": 3, "cap": 60, "jitter": 0},
             "timeout": "PT5M",
+            "start_by": 60,
+            "deadline": "PT1H",
+            "concurrency": {"key": "customer/7", "limit": 2},
+            "rate": {"key": "customer/7", "limit": 5, "per": "PT1M"},
             "resources": {"gpu": 1, "cpu": 0.5},
             "labels": ["ssd", "eu"],
         }
@@ -235,6 +250,9 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
     assert job["max_retries"] == 0
     assert job["backoff"] == {"initial": 2.0, "factor": 3.0, "cap": 60.0, "jitter": 0.0}
     assert job["timeout"] == 300.0
+    assert (job["start_by"], job["deadline"]) == (60.0, 3600.0)
+    assert job["concurrency"] == {"key": "customer/7", "limit": 2}
+    assert job["rate"] == {"key": "customer/7", "limit": 5, "per": 60.0}
     assert (job["resources"], job["labels"]) == ({"cpu": 0.5, "gpu": 1.0}, ["eu", "ssd"])
     assert job["parameters"]["9007199254740993"] == 2**63 - 1
 
@@ -413,3 +431,35 @@ async def test_a_repeating_interval_ends_by_itself(ann: Caller) -> None:
     assert job["next_fires_at"] == "2027-01-05T00:00:00.000Z"
     late = await ann.post("/jobs", {"task_id": "echo", "schedule": "R2/2026-01-05T00:00:00Z/PT1H"})
     assert late.refused(422, "schedule")
+
+
+# Unique keys
+
+
+async def test_a_unique_key_that_is_taken_names_the_job_that_has_it(ann: Caller, bob: Caller) -> None:
+    first = await ann.submit(unique_key="report")
+
+    assert first["id"] in (await ann.post("/jobs", {"task_id": "echo", "unique_key": "report"})).refused(409)
+    await bob.submit(unique_key="report")
+    assert len(await ann.all("/jobs")) == 1
+
+
+async def test_a_unique_key_may_give_the_first_job_or_replace_it(ann: Caller) -> None:
+    first = await ann.submit(unique_key="report")
+
+    same = await ann.post("/jobs", job(unique_key={"key": "report", "on_conflict": "return_existing"}))
+    other = await ann.post("/jobs", job(unique_key={"key": "report", "on_conflict": "replace"}))
+
+    assert same.ok(200)["id"] == first["id"]
+    assert other.ok(201)["id"] != first["id"]
+    assert (await ann.get(f"/jobs/{first['id']}")).ok()["status"] == "CANCELLED"
+
+
+async def test_in_a_batch_there_are_no_unique_keys(ann: Caller) -> None:
+    batch = {"jobs": [job(), job(unique_key="report")]}
+
+    (await ann.post("/jobs/batch", batch)).refused(422, "jobs[1].unique_key")
+
+
+def job(**fields: object) -> dict[str, object]:
+    return {"task_id": "echo"} | fields

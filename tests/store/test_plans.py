@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from rota.store.postgres import backfills, jobs, planning, work
+from rota.store.postgres import backfills, gates, jobs, planning, work
 from rota.store.postgres.database import HOT
 
 HOT_STATEMENTS = {
@@ -31,6 +31,11 @@ HOT_STATEMENTS = {
     "end_pending": jobs.SQL.end_pending,
     "unplanned": planning.SQL.unplanned,
     "plan": planning.SQL.plan,
+    "expire": work.SQL.expire,
+    "waiting_gates": gates.SQL.waiting_gates,
+    "under_way": gates.SQL.under_way,
+    "at_gates": gates.SQL.at_gates,
+    "passed": gates.SQL.passed,
     "waiting_jobs": planning.SQL.waiting_jobs,
     "release": planning.SQL.release,
     "unfilled": backfills.SQL.unfilled,
@@ -59,6 +64,11 @@ ALLOWED: dict[str, dict[str, set[str | None]]] = {
     "end_pending": {"executions": {"executions_pkey", None}},
     "unplanned": {"jobs": {"jobs_unplanned"}, "executions": {"executions_pkey", "executions_waiting"}},
     "plan": {"jobs": {"jobs_pkey", None}},
+    "expire": {"executions": {"executions_expiring", None}},
+    "waiting_gates": {"executions": {"executions_gated"}},
+    "under_way": {"executions": {"executions_passed"}},
+    "at_gates": {"executions": {"executions_gated"}},
+    "passed": {"executions": {"executions_pkey", None}},
     "waiting_jobs": {"executions": {"executions_waiting"}},
     "release": {"executions": {"executions_waiting", "executions_pkey", None}},
     "unfilled": {"executions": {"executions_backfill"}, "jobs": {"jobs_pkey"}},

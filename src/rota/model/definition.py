@@ -25,6 +25,15 @@ class Backoff(Struct, frozen=True):
         return min(grown, self.cap) * (1 - self.jitter * luck)
 
 
+class Gate(Struct, frozen=True, omit_defaults=True):
+    """Of all with one key no more than `concurrency` are under way at once, and `rate` begin in `per` seconds."""
+
+    key: str
+    concurrency: int | None = None
+    rate: int | None = None
+    per: float = 1.0
+
+
 class Policy(Struct, frozen=True, omit_defaults=True):
     """How an execution is to be treated; kept with it, so a later change of the job does not change work begun."""
 
@@ -32,6 +41,10 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     backoff: Backoff = Backoff()
     timeout: float = 3600.0
     needs: Needs = Needs()
+    # In seconds after the nominal time: not to begin later, not to be tried later.
+    start_by: float | None = None
+    deadline: float | None = None
+    gate: Gate | None = None
 
 
 DEFAULT = Policy()

@@ -71,7 +71,10 @@ class ExecutionKey(NamedTuple):
 
 
 class Claimed(Struct, frozen=True):
-    """An execution in a worker's hands: all that is needed to run it, and the fence (attempt, lease_id)."""
+    """An execution in a worker's hands: all that is needed to run it, and the fence (attempt, lease_id).
+
+    The last two are seconds from the claim on: not to begin later than that, not to be tried later than that.
+    """
 
     job_id: UUID
     fires_at: datetime
@@ -87,6 +90,8 @@ class Claimed(Struct, frozen=True):
     priority: int
     due_in: float
     lease_id: int
+    start_within: float | None = None
+    deadline_in: float | None = None
 
     @property
     def key(self) -> ExecutionKey:
@@ -106,6 +111,7 @@ class Verdict(StrEnum):
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
     RETRY = "RETRY"
     RELEASE = "RELEASE"
 

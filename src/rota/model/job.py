@@ -41,6 +41,22 @@ class IdempotencyKey(Struct, frozen=True):
     digest: bytes
 
 
+class OnConflict(StrEnum):
+    """What a submission does whose unique key is taken."""
+
+    REJECT = "reject"
+    RETURN_EXISTING = "return_existing"
+    REPLACE = "replace"
+
+
+class Unique(Struct, frozen=True):
+    """Only one job of a user has this key while it is pending, or (`while_active`) pending or running."""
+
+    key: str
+    while_active: bool = True
+    on_conflict: OnConflict = OnConflict.REJECT
+
+
 class NewJob(Struct, frozen=True, kw_only=True):
     """A job on its way in. `fires_at` is the first firing; None means now, by the database's clock.
 
@@ -53,6 +69,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     recurring: Recurring | None = None
     rules: Rules = Rules()
     since: datetime | None = None
+    unique: Unique | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):

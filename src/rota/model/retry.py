@@ -50,6 +50,10 @@ class Crashed(Struct, frozen=True, tag=True, array_like=True):
     alone: bool = True
 
 
+class TooLate(Struct, frozen=True, tag=True, array_like=True):
+    """It was not to begin any more when it came."""
+
+
 class LeaseLapsed(Struct, frozen=True, tag=True, array_like=True):
     """Its worker was declared dead."""
 
@@ -60,7 +64,7 @@ class HandedBack(Struct, frozen=True, tag=True, array_like=True):
     after: float | None = None
 
 
-Outcome = Done | Raised | TimedOut | Stopped | Crashed | LeaseLapsed | HandedBack
+Outcome = Done | Raised | TimedOut | Stopped | Crashed | TooLate | LeaseLapsed | HandedBack
 
 
 def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ago: float | None = None) -> Ending:
@@ -114,6 +118,8 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
             crashes = max(SUSPECT, claimed.crashes) + alone
             verdict = Verdict.FAILED if crashes >= SUSPECT + MAX_CRASHES else Verdict.RETRY
             return ending(verdict, crashes=crashes, error=f"Crashed: {detail}")
+        case TooLate():
+            return ending(Verdict.SKIPPED)
         case LeaseLapsed():
             lapses = claimed.lapses + 1
             verdict = Verdict.FAILED if lapses >= MAX_LAPSES else Verdict.RETRY

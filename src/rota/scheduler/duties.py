@@ -7,6 +7,7 @@ import asyncio
 from rota.loop import repeat
 from rota.model.backfill import LOOKED_AT
 from rota.scheduler.backfiller import Backfiller
+from rota.scheduler.gatekeeper import Gatekeeper
 from rota.scheduler.janitor import Janitor
 from rota.scheduler.planner import Planner
 from rota.scheduler.reaper import Reaper
@@ -18,11 +19,13 @@ BATCH = 1000
 async def run_duties(store: Store, stop: asyncio.Event) -> None:
     planner = Planner(store, batch=BATCH)
     backfiller = Backfiller(store, batch=BATCH)
+    gatekeeper = Gatekeeper(store)
     reaper = Reaper(store, batch=BATCH)
     janitor = Janitor(store)
     await asyncio.gather(
         repeat(planner.step, every=0.2, full=BATCH, stop=stop, name="planner"),
         repeat(backfiller.step, every=0.2, full=LOOKED_AT, stop=stop, name="backfiller"),
+        repeat(gatekeeper.step, every=0.1, full=BATCH, stop=stop, name="gatekeeper"),
         repeat(reaper.step, every=1.0, full=BATCH, stop=stop, name="reaper"),
         repeat(janitor.step, every=3600.0, full=BATCH, stop=stop, name="janitor"),
     )

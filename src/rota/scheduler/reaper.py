@@ -1,4 +1,4 @@
-"""Ends the attempts of workers declared dead."""
+"""Ends the attempts of workers declared dead, and what has waited past its time."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class Reaper:
         lapsed = await self._store.expired(limit=self._batch)
         endings = [ending_for(e.claimed, LeaseLapsed(), worker_id=e.worker_id) for e in lapsed]
         refused = await self._store.finish(endings)
-        return len(lapsed) - len(refused)
+        return len(lapsed) - len(refused) + await self._store.expire(limit=self._batch)

@@ -6,7 +6,19 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.api import AttemptView, ExecutionView, JobView, LineView, MisfireView, PauseView, SkippedView, WorkerView
+from rota.api import (
+    AttemptView,
+    ConcurrencyView,
+    ExecutionView,
+    JobView,
+    LineView,
+    MisfireView,
+    PauseView,
+    RateView,
+    SkippedView,
+    WorkerView,
+)
+from rota.model.definition import Definition, Gate
 from rota.model.execution import Attempt, Execution
 from rota.model.instants import print_instant
 from rota.model.job import Job, Pause
@@ -35,6 +47,10 @@ def job_view(job: Job) -> JobView:
         max_retries=d.policy.max_retries,
         backoff=d.policy.backoff,
         timeout=d.policy.timeout,
+        start_by=d.policy.start_by,
+        deadline=d.policy.deadline,
+        concurrency=_concurrency(d),
+        rate=_rate(d),
         resources=d.policy.needs.resources,
         labels=list(d.policy.needs.labels),
         overlap=rules.overlap.value if job.rules else None,
@@ -50,6 +66,21 @@ def job_view(job: Job) -> JobView:
         last_execution=execution_view(job.last_execution) if job.last_execution else None,
         created_at=print_instant(job.created_at),
     )
+
+
+def _concurrency(d: Definition) -> ConcurrencyView | None:
+    gate = d.policy.gate
+    return ConcurrencyView(_key(d, gate), gate.concurrency) if gate and gate.concurrency else None
+
+
+def _rate(d: Definition) -> RateView | None:
+    gate = d.policy.gate
+    return RateView(_key(d, gate), gate.rate, gate.per) if gate and gate.rate else None
+
+
+def _key(d: Definition, gate: Gate) -> str:
+    """As it was sent: gates are a user's own."""
+    return gate.key.removeprefix(f"{d.user_id}/")
 
 
 def _pause(pause: Pause) -> PauseView:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from rota.model.capacity import Needs
-from rota.model.definition import Backoff, Definition, Policy
+from rota.model.definition import Backoff, Definition, Gate, Policy
 from rota.model.errors import InvalidField
-from rota.model.instants import parse_duration
+from rota.model.instants import looks_like_instant, parse_duration, parse_instant
+from rota.model.job import OnConflict, Unique
 from rota.model.policy import GRACE
 from rota.model.rules import Misfire, Overlap, Rules
 from rota.model.schedule import ScheduleText
@@ -24,10 +25,15 @@ LARGEST_INTEGER = 2**63
 MOST_OF_A_RESOURCE = 1e9
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 Priority = Annotated[int, Meta(ge=0, le=9, description="A step up is a head start of five seconds.")]
 Retries = Annotated[int, Meta(ge=0, le=1000)]
 Duration = Annotated[
     float | str, Meta(description="Seconds, or an ISO 8601 duration such as PT5M.", examples=[30, "PT5M"])
+]
+Limit = Annotated[
+    float | str,
+    Meta(description="Seconds or an ISO 8601 duration after the nominal time; or, for a job of one shot, an instant."),
 ]
 Instant = Annotated[str, Meta(description="ISO 8601 with an offset.", examples=["2027-01-31T10:30:00Z"])]
 ResourceName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?![\s\S])")]
@@ -64,6 +70,29 @@ class MisfireBody(Struct, frozen=True, forbid_unknown_fields=True):
     window: Duration | None = None
 
 
+class ConcurrencyBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of all your executions with this key so many run at once, wherever they run."""
+
+    key: Key
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1
+
+
+class RateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of all your executions with this key so many begin in that time, evenly."""
+
+    key: Key
+    limit: Annotated[int, Meta(ge=1, le=10_000)]
+    per: Duration = 1.0
+
+
+class UniqueBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Only one job of yours has this key while it is `pending`, or `active`: pending or running."""
+
+    key: Key
+    while_: Literal["pending", "active"] = msgspec.field(name="while", default="active")
+    on_conflict: OnConflict = OnConflict.REJECT
+
+
 class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A job to be. Without a schedule it runs at `execution_start_time`, or now."""
 
@@ -80,6 +109,11 @@ class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_retries: Retries = 3
     backoff: BackoffBody = BackoffBody()
     timeout: Duration = 3600.0
+    start_by: Limit | None = None
+    deadline: Limit | None = None
+    concurrency: ConcurrencyBody | None = None
+    rate: RateBody | None = None
+    unique_key: UniqueBody | Key | None = None
     resources: Resources = {}
     labels: Labels = ()
     overlap: Overlap = Overlap.SKIP
@@ -107,6 +141,8 @@ class JobPatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_retries: Retries | UnsetType = UNSET
     backoff: BackoffBody | UnsetType = UNSET
     timeout: Duration | UnsetType = UNSET
+    start_by: Limit | UnsetType | None = UNSET
+    deadline: Limit | UnsetType | None = UNSET
     resources: Resources | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
@@ -138,7 +174,8 @@ class RedriveBody(Struct, frozen=True, forbid_unknown_fields=True):
     task_id: Name | None = None
 
 
-def definition_of(body: JobBody, user_id: str) -> Definition:
+def definition_of(body: JobBody, user_id: str, fires_at: datetime | None) -> Definition:
+    """`fires_at` is the instant that limits may be counted from; None for a recurring job."""
     return Definition(
         user_id=user_id,
         task_id=body.task_id,
@@ -150,11 +187,53 @@ def definition_of(body: JobBody, user_id: str) -> Definition:
             backoff=backoff_of(body.backoff),
             timeout=seconds_of(body.timeout, "timeout"),
             needs=Needs(_amounts(body.resources), tuple(sorted(set(body.labels)))),
+            start_by=limit_of(body.start_by, "start_by", fires_at),
+            deadline=limit_of(body.deadline, "deadline", fires_at),
+            gate=_gate(body, user_id),
         ),
     )
 
 
-def patched(definition: Definition, patch: JobPatch) -> Definition:
+def _gate(body: JobBody, user_id: str) -> Gate | None:
+    concurrency, rate = body.concurrency, body.rate
+    if concurrency is not None and rate is not None and concurrency.key != rate.key:
+        raise InvalidField("rate.key", "is another than that of concurrency; a job has one key for both")
+    key = concurrency.key if concurrency else rate.key if rate else None
+    if key is None:
+        return None
+    return Gate(
+        key=f"{user_id}/{key}",
+        concurrency=concurrency.limit if concurrency else None,
+        rate=rate.limit if rate else None,
+        per=seconds_of(rate.per, "rate.per") if rate else 1.0,
+    )
+
+
+def unique_of(body: JobBody) -> Unique | None:
+    match body.unique_key:
+        case None:
+            return None
+        case str(key):
+            return Unique(key)
+        case UniqueBody(key, while_, on_conflict):
+            return Unique(key, while_ == "active", on_conflict)
+
+
+def limit_of(value: float | str | None, field: str, fires_at: datetime | None) -> float | None:
+    """Seconds after the nominal time."""
+    if value is None:
+        return None
+    if isinstance(value, str) and looks_like_instant(value):
+        if fires_at is None:
+            raise InvalidField(field, "of a recurring job is a duration after each firing, like PT10M")
+        seconds = (parse_instant(value, field) - fires_at).total_seconds()
+        if seconds <= 0:
+            raise InvalidField(field, "lies before the job is due; choose a later one")
+        return seconds
+    return seconds_of(value, field)
+
+
+def patched(definition: Definition, patch: JobPatch, fires_at: datetime | None) -> Definition:
     changes: dict[str, Any] = {}
     for name in ("priority", "queue"):
         if getattr(patch, name) is not UNSET:
@@ -168,6 +247,9 @@ def patched(definition: Definition, patch: JobPatch) -> Definition:
         policy["backoff"] = backoff_of(patch.backoff)
     if patch.timeout is not UNSET:
         policy["timeout"] = seconds_of(patch.timeout, "timeout")
+    for name in ("start_by", "deadline"):
+        if getattr(patch, name) is not UNSET:
+            policy[name] = limit_of(getattr(patch, name), name, fires_at)
     needs = definition.policy.needs
     policy["needs"] = Needs(
         needs.resources if patch.resources is UNSET else _amounts(patch.resources),

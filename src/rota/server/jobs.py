@@ -31,9 +31,10 @@ from rota.server.bodies import (
     definition_of,
     patched,
     rules_of,
+    unique_of,
 )
 from rota.server.http import MANY, Call, answer, storable
-from rota.store.protocol import Accepted, KeyReused, OneShotChange, RecurringChange, Replayed, Submission
+from rota.store.protocol import Accepted, KeyReused, OneShotChange, RecurringChange, Replayed, Submission, Taken
 
 LIST = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "page_token")
 _one = msgspec.json.Decoder(JobBody)
@@ -72,6 +73,10 @@ async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody)
             return stored, 201
         case Replayed(job_ids):
             return await call.store.find_jobs(job_ids), 200
+        case Taken(job_ids, rejected) if rejected:
+            raise Conflict(f"The unique_key is taken by the job {job_ids[0]}, which has not ended.")
+        case Taken(job_ids):
+            return await call.store.find_jobs(job_ids), 200
         case KeyReused():
             raise InvalidField("Idempotency-Key", "was used for another body; a new job needs a new key")
     raise AssertionError("a submission has one of three receipts")
@@ -80,7 +85,10 @@ async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody)
 async def _new_jobs(call: Call, bodies: list[JobBody], *, many: bool) -> list[NewJob]:
     shards = await call.store.shards()
     # Most jobs are due at once, and then the time is the database's business alone.
-    timed = any(body.schedule is not None or body.execution_end_time is not None for body in bodies)
+    timed = any(
+        body.schedule is not None or body.execution_end_time is not None or body.start_by or body.deadline
+        for body in bodies
+    )
     now = await call.store.now() if timed else None
     jobs = [_new_job(call, body, shards, now, f"jobs[{n}]" if many else "") for n, body in enumerate(bodies)]
     for user_id, name in dict.fromkeys((job.definition.user_id, job.rules.calendar) for job in jobs):
@@ -90,15 +98,17 @@ async def _new_jobs(call: Call, bodies: list[JobBody], *, many: bool) -> list[Ne
 
 def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place: str) -> NewJob:
     try:
-        definition = definition_of(body, _owner(call, body))
         when = parse_when(
             body.schedule, start=body.execution_start_time, end=body.execution_end_time, time_zone=body.time_zone
         )
+        definition = definition_of(body, _owner(call, body), None if isinstance(when, Recurring) else when or now)
+        if place and body.unique_key is not None:
+            raise InvalidField("unique_key", "goes with one job at a time; use POST /jobs")
         if not isinstance(when, Recurring):
             if when is None and now is not None and body.execution_end_time is not None:
                 _not_over(body.execution_end_time, now)
             _only_recurring(body)
-            return NewJob(id=new_job_id(shards), definition=definition, fires_at=when)
+            return NewJob(id=new_job_id(shards), definition=definition, fires_at=when, unique=unique_of(body))
         assert now is not None, "a recurring job has a schedule"
         recurring = when.anchored(now)
         return NewJob(
@@ -108,6 +118,7 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
             fires_at=_first(recurring, now),
             rules=rules_of(body),
             since=now,
+            unique=unique_of(body),
         )
     except InvalidField as error:
         raise InvalidField(f"{place}.{error.field}".lstrip("."), error.problem) from None
@@ -282,7 +293,7 @@ async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
     if when is None and patch.schedule is not UNSET:
         when = whole_milliseconds(await call.store.now())
     return await call.store.change_one_shot(
-        OneShotChange(key=last.key, definition=patched(job.definition, patch), fires_at=when)
+        OneShotChange(key=last.key, definition=patched(job.definition, patch, when or last.fires_at), fires_at=when)
     )
 
 
@@ -308,7 +319,7 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
             revision=job.revision,
             seen_next=job.cursor,
             withdraws=[fires_at for fires_at in job.planned if fires_at > accounted_to],
-            definition=patched(job.definition, patch),
+            definition=patched(job.definition, patch, None),
             schedule=schedule,
             rules=rules,
             since=accounted_to,

@@ -52,7 +52,14 @@ class KeyReused(Struct, frozen=True):
     """The key stands for something else; nothing was stored."""
 
 
-Receipt = Accepted | Replayed | KeyReused
+class Taken(Struct, frozen=True):
+    """Unique keys are taken by these jobs; nothing was stored."""
+
+    job_ids: list[UUID]
+    rejected: bool
+
+
+Receipt = Accepted | Replayed | KeyReused | Taken
 
 
 class CalendarInUse(Struct, frozen=True):
@@ -179,8 +186,14 @@ class Store(WorkSource, Protocol):
     async def release(self, *, limit: int) -> int:
         """Let go of what waited for its turn, one of each job that has nothing else open."""
 
+    async def let_through(self) -> int:
+        """Let executions pass the gates of their keys, as many as those allow."""
+
     async def bury(self) -> list[str]:
         """Declare dead the workers whose lease has run out. Final."""
+
+    async def expire(self, *, limit: int) -> int:
+        """End what nobody holds and may not begin, or not be tried, any more; how many there were."""
 
     async def expired(self, *, limit: int) -> list[Lapsed]: ...
     async def maintain(self, *, keep: timedelta) -> int:

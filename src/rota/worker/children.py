@@ -73,6 +73,8 @@ class ChildProcess:
                 continue
             slot = self._next_slot = self._next_slot + 1
             timeout, resources = policy.timeout, policy.needs.resources
+            if claimed.deadline_in is not None:
+                timeout = max(0.001, min(timeout, claimed.deadline_in - max(0.0, claimed.due_in)))
             over_at = starts_at + timeout + OVERTIME
             self.attempts[slot] = Attempt(claimed, starts_at, over_at, TimedOut(timeout), resources)
             orders.append(

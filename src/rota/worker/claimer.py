@@ -11,7 +11,7 @@ from datetime import timedelta
 from rota.loop import pause
 from rota.model.capacity import Capacity, less
 from rota.model.execution import Claimed
-from rota.model.retry import HandedBack
+from rota.model.retry import HandedBack, TooLate
 from rota.model.worker import LOOKAHEAD, NewWorker
 from rota.store.protocol import WorkSource
 from rota.worker.children import Children
@@ -92,7 +92,10 @@ class Claimer:
             for claimed in work:
                 self._reporter.tell(claimed, HandedBack(), None)
         elif work:
-            self._children.start([(claimed, now + max(0.0, claimed.due_in)) for claimed in work])
+            for claimed in filter(_is_late, work):
+                self._reporter.tell(claimed, TooLate(), None)
+            timely = [(claimed, now + max(0.0, claimed.due_in)) for claimed in work if not _is_late(claimed)]
+            self._children.start(timely)
         self._children.cancel(handout.cancelled, handout.terminated)
         return work
 
@@ -114,3 +117,7 @@ class Claimer:
             await self._source.give_back(self._worker.id, list(self._lost))
             now = time.monotonic()
             self._lost = {lease_id: until for lease_id, until in self._lost.items() if until > now}
+
+
+def _is_late(claimed: Claimed) -> bool:
+    return claimed.start_within is not None and claimed.start_within < max(0.0, claimed.due_in)

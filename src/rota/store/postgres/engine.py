@@ -9,6 +9,7 @@ from datetime import datetime
 from rota.store.postgres.backfills import Backfills
 from rota.store.postgres.calendars import Calendars
 from rota.store.postgres.database import Database
+from rota.store.postgres.gates import Gates
 from rota.store.postgres.jobs import Jobs
 from rota.store.postgres.keys import Keys
 from rota.store.postgres.planning import Planning
@@ -17,7 +18,7 @@ from rota.store.postgres.wake import Wake
 from rota.store.postgres.work import Work
 
 
-class PostgresStore(Jobs, Work, Planning, Backfills, Reading, Calendars, Keys):
+class PostgresStore(Jobs, Work, Planning, Backfills, Reading, Calendars, Keys, Gates):
     def __init__(self, db: Database, wake: Wake) -> None:
         self.db = db
         self.wake = wake

@@ -15,7 +15,7 @@ from rota.model.capacity import needs_text
 from rota.model.definition import Definition, policy_text
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
-from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, bucket_of, one_shot_job, shard_of
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, Unique, bucket_of, one_shot_job, shard_of
 from rota.model.rules import Overlap, rules_text
 from rota.store.postgres.database import Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
@@ -29,6 +29,7 @@ from rota.store.protocol import (
     Refusal,
     Replayed,
     Submission,
+    Taken,
 )
 
 SQL = Queries("jobs.sql")
@@ -67,12 +68,46 @@ class Jobs:
         keyed = any(submission.key for submission in submissions)
         async with self.db.transaction() as connection:
             settled = await _settle_names(connection, submissions, self.db.time) if keyed else {}
+            for index, submission in enumerate(submissions):
+                if index not in settled and any(job.unique for job in submission.jobs):
+                    taken = await self._settle_unique(connection, submission)
+                    settled |= {index: taken} if taken else {}
             fresh = [submission for index, submission in enumerate(submissions) if index not in settled]
             accepted_at = await self._store(connection, [job for s in fresh for job in s.jobs], lanes)
         return [
             settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
             for index, submission in enumerate(submissions)
         ]
+
+    async def _settle_unique(self, connection: Connection, submission: Submission) -> Taken | None:
+        """None when every unique key of it is ours now. A key that was held stays held until the transaction ends."""
+        taken: list[UUID] = []
+        rejected = False
+        replaced: list[UUID] = []
+        for job in sorted((job for job in submission.jobs if job.unique), key=lambda job: _unique(job).key):
+            unique, user_id = _unique(job), job.definition.user_id
+            [held] = await connection.fetch(SQL.hold_unique, user_id, unique.key, job.id, KEY_LIFE, self.db.time)
+            other: UUID = held["job_id"]
+            if other == job.id:
+                continue
+            # A look of its own: what the last holder stored while we waited is seen only now.
+            [look] = await connection.fetch(SQL.still_unique, shard_of(other), other, unique.while_active)
+            if look["it_is"] and unique.on_conflict is not OnConflict.REPLACE:
+                taken.append(other)
+                rejected = rejected or unique.on_conflict is OnConflict.REJECT
+                continue
+            if look["it_is"]:
+                replaced.append(other)
+            await connection.execute(SQL.take_unique, user_id, unique.key, job.id)
+        if taken:
+            if submission.key is not None:
+                # It stands for nothing: the same may be asked again.
+                user_id = submission.jobs[0].definition.user_id
+                await connection.execute(SQL.forget_name, user_id, submission.key.name)
+            return Taken(taken, rejected)
+        for job_id in replaced:
+            await self._cancel(connection, shard_of(job_id), [job_id])
+        return None
 
     async def replay(self, user_id: str, key: IdempotencyKey) -> list[UUID] | None:
         rows = await self.db.fetch(SQL.names_taken, [user_id], [key.name])
@@ -170,10 +205,13 @@ class Jobs:
         for shard in {shard_of(job_id) for job_id in job_ids}:
             mine = [job_id for job_id in job_ids if shard_of(job_id) == shard]
             async with self.db.transaction() as connection:
-                await connection.execute(SQL.cancel_recurring, shard, mine)
-                # Before what is open is looked at: a backfill that is making more is waited for here.
-                await connection.execute(SQL.cancel_backfills, shard, mine, self.db.time)
-                await stop_jobs(connection, shard, mine, self.db.time, backfills=True)
+                await self._cancel(connection, shard, mine)
+
+    async def _cancel(self, connection: Connection, shard: int, job_ids: list[UUID]) -> None:
+        await connection.execute(SQL.cancel_recurring, shard, job_ids)
+        # Before what is open is looked at: a backfill that is making more is waited for here.
+        await connection.execute(SQL.cancel_backfills, shard, job_ids, self.db.time)
+        await stop_jobs(connection, shard, job_ids, self.db.time, backfills=True)
 
     @tried_again
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None:
@@ -306,6 +344,11 @@ async def end_cancelled(
     asked = [row for row in rows if row["cancel_requested"]]
     if asked:
         await connection.execute(SQL.end_pending, shard, *_key_columns(asked), time)
+
+
+def _unique(job: NewJob) -> Unique:
+    assert job.unique is not None
+    return job.unique
 
 
 class _Outdated(Exception):

@@ -17,6 +17,7 @@ from rota.model.policy import Plan, Unplanned
 from rota.model.rules import Overlap, rules_of
 from rota.model.schedule import Recurring
 from rota.store.postgres.database import Database, tried_again
+from rota.store.postgres.gates import SQL as GATES
 from rota.store.postgres.jobs import stop_jobs
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
@@ -109,6 +110,7 @@ class Planning:
             await self.db.fetch(f"delete from {parent}_default where {column} < $1", now - keep)
         await self.db.fetch(SQL.forget_names, self.db.time)
         await self.db.fetch(SQL.forget_revisions, self.db.time, keep)
+        await self.db.fetch(GATES.forget, self.db.time)
         await self.db.fetch(SQL.forget_backfills, self.db.time, keep)
         await self.db.fetch(SQL.forget_workers, self.db.time, list(range(await self.db.shards())))
         return done

@@ -25,6 +25,7 @@ SQL = Queries("work.sql")
 CLAIM = SQL.claim.format(take=SQL.take)
 CLAIM_IN_NEED = SQL.claim_in_need.format(take=SQL.take)
 _Fence = tuple[UUID, datetime, int, int, int]
+TOO_LATE = "DeadlineExceeded: it was not done in time."
 # How often a row that keeps changing under our hands is looked at again.
 PATIENCE = 20
 
@@ -191,6 +192,12 @@ class Work:
 
     async def bury(self) -> list[str]:
         return [row["id"] for row in await self.db.renew(SQL.bury, self.db.time)]
+
+    async def expire(self, *, limit: int) -> int:
+        ended = 0
+        for shard in range(await self.db.shards()):
+            ended += (await self.db.fetch(SQL.expire, shard, limit, self.db.time, TOO_LATE))[0][0]
+        return ended
 
     async def expired(self, *, limit: int) -> list[Lapsed]:
         lapsed: list[Lapsed] = []

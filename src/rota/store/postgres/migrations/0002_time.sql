@@ -33,11 +33,13 @@ create index jobs_calendar on jobs (user_id, calendar) where calendar is not nul
 alter table executions
     -- Whose cancellation is not to be waited for: its process is killed.
     add column terminate boolean not null default false,
+    -- For its turn: its lane is negative, so nobody claims it.
+    add column waits boolean not null default false,
     add column backfill_id uuid;
 alter table dead_letters
     add column backfill_id uuid;
--- A negative lane is that of an execution which waits for its turn: nobody claims there. For `release`.
-create index executions_waiting on executions (shard, job_id, fires_at, run) where lane < 0;
+-- For `release`.
+create index executions_waiting on executions (shard, job_id, fires_at, run) where waits;
 -- For `unfilled`, and for what a backfill has open.
 create index executions_backfill on executions (backfill_id) where backfill_id is not null;
 

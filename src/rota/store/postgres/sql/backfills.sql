@@ -132,10 +132,12 @@ won as (
 made as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at, backfill_id
+        recurring, exclusive, created_at, backfill_id, gate
     )
     select
-        $1, w.job_id, t.fires_at, t.run, $9, w.at, $10, $11, $12, $13, $14, $15, true, false, w.at, $2
+        $1, w.job_id, t.fires_at, t.run, case when $15::jsonb ? 'gate' then -$9::int else $9::int end, w.at, $10, $11,
+        $12, $13, $14, $15::text, true, false, w.at, $2,
+        $15::jsonb #>> '{gate,key}'
     from won w
     cross join unnest($6::timestamptz[], $7::int[]) as t (fires_at, run)
     where not exists (

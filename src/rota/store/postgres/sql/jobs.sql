@@ -33,6 +33,41 @@ set job_ids = excluded.job_ids,
 where names.expires_at <= coalesce($6::timestamptz, now())
 returning user_id, name;
 
+-- name: hold_unique
+-- Makes or holds a unique key until the end of the transaction: whose it is, and whether that is us.
+insert into names (user_id, kind, name, job_ids, digest, expires_at)
+values ($1, 'unique', $2, array[$3::uuid], ''::bytea, coalesce($5::timestamptz, now()) + $4::interval)
+on conflict (user_id, kind, name) do update
+set name = excluded.name
+returning job_ids[1] as job_id;
+
+-- name: still_unique
+-- Whether the job that has the key is still pending, or still pending or running.
+select exists (
+    select from executions e
+    where e.shard = $1
+      and e.job_id = $2
+      and ($3 or e.worker_id is null)
+) or exists (
+    select from jobs j
+    where j.shard = $1
+      and j.id = $2
+      and j.state in ('ACTIVE', 'PAUSED')
+) as it_is;
+
+-- name: forget_name
+delete from names
+where user_id = $1
+  and kind = 'idempotency'
+  and name = $2;
+
+-- name: take_unique
+update names
+set job_ids = array[$3::uuid]
+where user_id = $1
+  and kind = 'unique'
+  and name = $2;
+
 -- name: names_taken
 select n.*
 from unnest($1::text[], $2::text[]) as t (user_id, name)
@@ -53,17 +88,20 @@ with asked as materialized (
 stored as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at
+        recurring, exclusive, created_at, gate, start_by, deadline
     )
     select
-        $1, t.job_id, f.fires_at, 0, t.lane, f.fires_at, t.user_id, t.task_id, t.queue, t.priority, t.parameters,
-        t.policy, false, false, asked.at
+        $1, t.job_id, f.fires_at, 0, case when p.policy ? 'gate' then -t.lane else t.lane end, f.fires_at, t.user_id,
+        t.task_id, t.queue, t.priority, t.parameters, t.policy, false, false, asked.at, p.policy #>> '{gate,key}',
+        f.fires_at + (p.policy ->> 'start_by')::float8 * interval '1 second',
+        f.fires_at + (p.policy ->> 'deadline')::float8 * interval '1 second'
     from unnest(
         $2::uuid[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::smallint[],
         $9::text[], $10::text[]
     ) as t (job_id, fires_at, lane, user_id, task_id, queue, priority, parameters, policy)
     cross join asked
     cross join lateral (select coalesce(t.fires_at, date_trunc('milliseconds', asked.at)) as fires_at) f
+    cross join lateral (select t.policy::jsonb as policy) p
 )
 select at from asked;
 
@@ -188,10 +226,12 @@ set task_id = $5,
     priority = $7,
     lane = $8,
     parameters = $9,
-    policy = $10,
+    policy = $10::text,
     -- Once it was tried, or is a further run, its nominal time is what its past is known by.
     fires_at = case when attempt = 0 and run = 0 then coalesce($11::timestamptz, fires_at) else fires_at end,
-    due_at = coalesce($11::timestamptz, due_at)
+    due_at = coalesce($11::timestamptz, due_at),
+    start_by = coalesce($11::timestamptz, fires_at) + ($10::jsonb ->> 'start_by')::float8 * interval '1 second',
+    deadline = coalesce($11::timestamptz, fires_at) + ($10::jsonb ->> 'deadline')::float8 * interval '1 second'
 where shard = $1
   and job_id = $2
   and fires_at = $3
@@ -302,14 +342,15 @@ where shard = $1
 -- One more execution of a firing, due at once; its run is the next one free.
 insert into executions (
     shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-    recurring, exclusive, created_at
+    recurring, exclusive, created_at, gate, deadline
 )
 select
     $1, $2, f.fires_at, 1 + greatest(
         coalesce((select max(run) from executions e where e.shard = $1 and e.job_id = $2 and e.fires_at = f.fires_at), 0),
         coalesce((select max(run) from history h where h.shard = $1 and h.job_id = $2 and h.fires_at = f.fires_at), 0)
     ),
-    $4, asked.at, $5, $6, $7, $8, $9, $10, $11, $12, asked.at
+    case when $10::jsonb ? 'gate' then -$4::int else $4::int end, asked.at, $5, $6, $7, $8, $9, $10::text, $11, $12,
+    asked.at, $10::jsonb #>> '{gate,key}', asked.at + ($10::jsonb ->> 'deadline')::float8 * interval '1 second'
 from (select coalesce($13::timestamptz, now()) as at) asked
 cross join lateral (select coalesce($3::timestamptz, date_trunc('milliseconds', asked.at)) as fires_at) f
 on conflict do nothing
@@ -369,14 +410,16 @@ letters as (
 again as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at, backfill_id
+        recurring, exclusive, created_at, backfill_id, gate, deadline
     )
     select
         d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
             select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
         )),
-        d.lane, asked.at, d.user_id, d.task_id, d.queue, d.priority, d.parameters, d.policy,
-        d.recurring, d.exclusive, asked.at, d.backfill_id
+        case when d.policy::jsonb ? 'gate' then -abs(d.lane) else d.lane end, asked.at, d.user_id, d.task_id, d.queue,
+        d.priority, d.parameters, d.policy, d.recurring, d.exclusive, asked.at, d.backfill_id,
+        d.policy::jsonb #>> '{gate,key}',
+        asked.at + (d.policy::jsonb ->> 'deadline')::float8 * interval '1 second'
     from letters d
     cross join asked
     returning job_id, fires_at, run

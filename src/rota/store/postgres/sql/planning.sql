@@ -24,7 +24,7 @@ cross join lateral (
     from executions e
     where e.shard = $1
       and e.job_id = j.id
-      and e.lane < 0
+      and e.waits
       and j.overlap in ('buffer_one', 'buffer_all')
 ) w
 cross join lateral (
@@ -102,13 +102,17 @@ won as (
 fired as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at
+        recurring, exclusive, created_at, waits, gate, start_by, deadline
     )
     select
-        $1, w.id, f.fires_at, 0, case when w.waits then -w.lane else w.lane end, f.due_at, w.user_id, w.task_id,
-        w.queue, w.priority, w.parameters, w.policy, true, w.overlap <> 'allow' and not w.waits, asked.at
+        $1, w.id, f.fires_at, 0, case when w.waits or p.policy ? 'gate' then -w.lane else w.lane end, f.due_at,
+        w.user_id, w.task_id, w.queue, w.priority, w.parameters, w.policy, true, w.overlap <> 'allow' and not w.waits,
+        asked.at, w.waits, p.policy #>> '{gate,key}',
+        f.fires_at + (p.policy ->> 'start_by')::float8 * interval '1 second',
+        f.fires_at + (p.policy ->> 'deadline')::float8 * interval '1 second'
     from won w
     cross join asked
+    cross join lateral (select w.policy::jsonb as policy) p
     cross join lateral unnest(string_to_array(w.firings, ',')) as t (pair)
     cross join lateral (
         select split_part(t.pair, '|', 1)::timestamptz as fires_at, split_part(t.pair, '|', 2)::timestamptz as due_at
@@ -151,7 +155,7 @@ with recursive heads as (
         select e.job_id
         from executions e
         where e.shard = $1
-          and e.lane < 0
+          and e.waits
         order by e.job_id
         limit 1
     )
@@ -162,7 +166,7 @@ with recursive heads as (
         select e.job_id
         from executions e
         where e.shard = $1
-          and e.lane < 0
+          and e.waits
           and e.job_id > h.job_id
         order by e.job_id
         limit 1
@@ -181,7 +185,7 @@ with found as materialized (
         from executions e
         where e.shard = $1
           and e.job_id = t.job_id
-          and e.lane < 0
+          and e.waits
         order by e.fires_at, e.run
         limit 1
     ) e
@@ -189,19 +193,20 @@ with found as materialized (
         select from executions e
         where e.shard = $1
           and e.job_id = t.job_id
-          and e.lane > 0
+          and not e.waits
           and e.backfill_id is null
     )
     limit cardinality($2::uuid[])
 )
 update executions e
-set lane = -e.lane,
+set lane = case when e.gate is null then -e.lane else e.lane end,
+    waits = false,
     exclusive = true,
     due_at = greatest(e.due_at, coalesce($3::timestamptz, now()))
 from found
 where e.shard = $1
   and e.ctid = found.place
-  and e.lane < 0
+  and e.waits
 returning 1;
 
 -- name: resume_due
@@ -225,8 +230,23 @@ join pg_class c on c.oid = i.inhrelid
 where i.inhparent in ('history'::regclass, 'attempts'::regclass);
 
 -- name: forget_names
-delete from names
-where expires_at < coalesce($1::timestamptz, now());
+-- A unique key is kept as long as its job is there to have it.
+delete from names n
+where n.expires_at < coalesce($1::timestamptz, now())
+  and (
+      n.kind <> 'unique'
+      or not exists (
+          select from executions e
+          where e.shard = get_byte(uuid_send(n.job_ids[1]), 15)
+            and e.job_id = n.job_ids[1]
+      )
+      and not exists (
+          select from jobs j
+          where j.shard = get_byte(uuid_send(n.job_ids[1]), 15)
+            and j.id = n.job_ids[1]
+            and j.state in ('ACTIVE', 'PAUSED')
+      )
+  );
 
 -- name: forget_revisions
 delete from revisions

@@ -76,7 +76,7 @@ from jobs j
 cross join lateral (
     select
         count(*) filter (where e.backfill_id is null) > 0 as has_open,
-        count(*) filter (where e.lane < 0) as waiting,
+        count(*) filter (where e.waits) as waiting,
         coalesce(
             array_agg(e.fires_at order by e.fires_at) filter (where e.run = 0 and a.untouched),
             array[]::timestamptz[]

@@ -106,7 +106,9 @@ returning
     e.policy,
     e.priority,
     extract(epoch from e.due_at - (select at from asked))::float8 as due_in,
-    e.lease_id
+    e.lease_id,
+    extract(epoch from e.start_by - (select at from asked))::float8 as start_within,
+    extract(epoch from e.deadline - (select at from asked))::float8 as deadline_in
 
 -- name: lanes_in_need
 -- Whether anybody asks for anything of a worker at all.
@@ -189,6 +191,7 @@ held as materialized (
         case
             when t.verdict not in ('RETRY', 'RELEASE') then t.verdict
             when e.cancel_requested then 'CANCELLED'
+            when t.verdict = 'RETRY' and e.deadline <= asked.at + t.after * interval '1 second' then 'FAILED'
         end::ended_state as ended_as,
         asked.at,
         asked.at + t.after * interval '1 second' as due_again_at,
@@ -196,7 +199,7 @@ held as materialized (
     from endings t
     cross join asked
     cross join lateral (
-        select e.ctid, e.worker_id, e.cancel_requested
+        select e.ctid, e.worker_id, e.cancel_requested, e.deadline
         from executions e
         where e.shard = $1
           and e.job_id = t.job_id
@@ -216,7 +219,13 @@ gone as (
       and e.lease_id = h.lease_id
       and h.ended_as is not null
     returning
-        e.*, h.ended_as, h.verdict, h.failures as failures_now, h.error as error_now, h.result, h.at, h.started_at
+        e.*, h.ended_as, h.verdict, h.failures as failures_now, h.error as error_told,
+        case
+            when h.ended_as = 'FAILED' and h.verdict = 'RETRY' then
+                'DeadlineExceeded: another try would begin too late' || coalesce(E'\n\nThe last one:\n' || h.error, '')
+            else h.error
+        end as error_now,
+        h.result, h.at, h.started_at
 ),
 again as (
     update executions e
@@ -227,7 +236,10 @@ again as (
         failures = h.failures,
         crashes = h.crashes,
         lapses = h.lapses,
-        error = coalesce(h.error, e.error)
+        error = coalesce(h.error, e.error),
+        start_by = null,
+        -- To its gate again: whoever does not run holds no place.
+        lane = case when e.gate is null then e.lane else -abs(e.lane) end
     from held h
     where e.shard = $1
       and e.ctid = h.place
@@ -238,11 +250,14 @@ again as (
 ended as (
     insert into history (
         shard, job_id, fires_at, run, state, due_at, started_at, finished_at, user_id, task_id, queue, priority,
-        parameters, policy, recurring, attempt, failures, worker_id, lease_id, error, result, created_at
+        parameters, policy, recurring, attempt, failures, worker_id, lease_id, error, result, created_at,
+        skipped_because, skipped_to, skipped_count
     )
     select
         shard, job_id, fires_at, run, ended_as, due_at, started_at, at, user_id, task_id, queue, priority,
-        parameters, policy, recurring, attempt, failures_now, worker_id, lease_id, error_now, result, created_at
+        parameters, policy, recurring, attempt, failures_now, worker_id, lease_id, error_now, result, created_at,
+        case when ended_as = 'SKIPPED' then 'start_by' end, case when ended_as = 'SKIPPED' then fires_at end,
+        case when ended_as = 'SKIPPED' then 1 end
     from gone
 ),
 dead as (
@@ -264,7 +279,7 @@ tried as (
     select $1, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error, started_at, at
     from again
     union all
-    select $1, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error_now, started_at, at
+    select $1, job_id, fires_at, run, attempt, lease_id, worker_id, verdict, error_told, started_at, at
     from gone
     where verdict in ('RETRY', 'RELEASE', 'FAILED')
 )
@@ -331,7 +346,7 @@ returning e.job_id, e.fires_at, e.run, e.cancel_requested;
 -- What a worker has held for so long that it must know of it.
 select
     e.job_id, e.fires_at, e.run, e.attempt, e.failures, e.crashes, e.lapses, e.task_id, e.user_id, e.parameters,
-    e.policy, e.priority, 0::float8 as due_in, e.lease_id
+    e.policy, e.priority, 0::float8 as due_in, e.lease_id, null::float8 as start_within, null::float8 as deadline_in
 from executions e
 where e.shard = $1
   and e.worker_id = $2
@@ -350,7 +365,8 @@ where e.shard = $1
 -- they are known.
 select
     e.job_id, e.fires_at, e.run, e.attempt, e.failures, e.crashes, e.lapses, e.task_id, e.user_id, e.parameters,
-    e.policy, e.priority, 0::float8 as due_in, e.lease_id, e.worker_id
+    e.policy, e.priority, 0::float8 as due_in, e.lease_id, null::float8 as start_within,
+    null::float8 as deadline_in, e.worker_id
 from workers w
 cross join lateral (
     select *
@@ -361,6 +377,63 @@ cross join lateral (
 ) e
 where w.state <> 'ALIVE'
 limit $2;
+
+-- name: expire
+-- What nobody holds and may not begin any more is SKIPPED; what may not be tried any more has FAILED.
+with asked as materialized (
+    select coalesce($3::timestamptz, now()) as at
+),
+found as materialized (
+    select e.ctid as place
+    from executions e
+    where e.shard = $1
+      and least(e.start_by, e.deadline) <= (select at from asked)
+      and (e.start_by is not null or e.deadline is not null)
+      -- Said so that the ready index does not offer itself.
+      and coalesce(e.worker_id, '') = ''
+      and (e.attempt = 0 or e.deadline <= (select at from asked))
+    order by least(e.start_by, e.deadline)
+    limit $2
+    for update skip locked
+),
+gone as (
+    delete from executions e
+    using found
+    where e.shard = $1
+      and e.ctid = found.place
+      and e.worker_id is null
+    returning
+        e.*, case when e.attempt = 0 and e.start_by <= (select at from asked) then 'SKIPPED' else 'FAILED' end as ended_as
+),
+ended as (
+    insert into history (
+        shard, job_id, fires_at, run, state, due_at, finished_at, user_id, task_id, queue, priority, parameters, policy,
+        recurring, attempt, failures, error, created_at, skipped_because, skipped_to, skipped_count
+    )
+    select
+        g.shard, g.job_id, g.fires_at, g.run, g.ended_as::ended_state, g.due_at, asked.at, g.user_id, g.task_id, g.queue,
+        g.priority, g.parameters, g.policy, g.recurring, g.attempt, g.failures,
+        case when g.ended_as = 'FAILED' then coalesce(g.error || E'\n\n', '') || $4 end, g.created_at,
+        case when g.ended_as = 'SKIPPED' then 'start_by' end, case when g.ended_as = 'SKIPPED' then g.fires_at end,
+        case when g.ended_as = 'SKIPPED' then 1 end
+    from gone g
+    cross join asked
+),
+dead as (
+    insert into dead_letters (
+        shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
+        exclusive, attempt, failures, error, created_at, backfill_id
+    )
+    select
+        g.shard, g.job_id, g.fires_at, g.run, asked.at, g.user_id, g.task_id, g.queue, g.priority, abs(g.lane),
+        g.parameters, g.policy, g.recurring, g.exclusive, g.attempt, g.failures,
+        coalesce(g.error || E'\n\n', '') || $4, g.created_at, g.backfill_id
+    from gone g
+    cross join asked
+    where g.ended_as = 'FAILED'
+    on conflict do nothing
+)
+select count(*) from gone;
 
 -- name: register
 insert into workers (
