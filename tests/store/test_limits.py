@@ -19,7 +19,7 @@ from rota.model.rules import Overlap
 from rota.scheduler.planner import Planner
 from rota.scheduler.reaper import Reaper
 from rota.store.postgres.engine import PostgresStore
-from rota.store.protocol import Accepted, Replayed, Submission, Taken
+from rota.store.protocol import Accepted, OneShotChange, Replayed, Submission, Taken
 from tests.support.clock import FakeClock
 from tests.support.jobs import a_job, a_recurring_job, claim, ended, executions, submit
 
@@ -231,6 +231,18 @@ async def test_a_job_that_must_not_overlap_has_its_turn_first_and_then_its_gate(
 
     assert [c.fires_at for c in ran] == sorted(c.fires_at for c in ran)
     assert len(ran) == 3
+
+
+async def test_a_change_does_not_open_the_gate(store: PostgresStore, clock: FakeClock) -> None:
+    await submit(store, gated(concurrency=1))
+    await passes(store)
+    [job] = await submit(store, gated(concurrency=1))
+    [waiting] = [e for e in await executions(store) if e.job_id == job.id]
+
+    changed = await store.change_one_shot(OneShotChange(key=waiting.key, definition=waiting.definition, fires_at=None))
+
+    assert changed
+    assert len(await claim(store)) == 1
 
 
 async def test_cancelling_what_waits_at_a_gate_ends_it(store: PostgresStore, clock: FakeClock) -> None:

@@ -110,10 +110,11 @@ def late(line: LineView) -> str:
 
 def workers(found: Iterable[WorkerView]) -> None:
     rows = [
-        (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues), ", ".join(w.tasks))
+        (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues),
+         ", ".join([*(f"{name} {amount:g}" for name, amount in w.resources.items()), *w.labels]), ", ".join(w.tasks))
         for w in found
-    ]
-    table(("worker", "state", "running", "host", "queues", "tasks"), rows, empty="No workers.")
+    ]  # fmt: skip
+    table(("worker", "state", "running", "host", "queues", "has", "tasks"), rows, empty="No workers.")
 
 
 def backfills(found: Iterable[BackfillView]) -> None:

@@ -224,7 +224,8 @@ update executions
 set task_id = $5,
     queue = $6,
     priority = $7,
-    lane = $8,
+    -- It goes on waiting where it waits.
+    lane = sign(lane) * $8::int,
     parameters = $9,
     policy = $10::text,
     -- Once it was tried, or is a further run, its nominal time is what its past is known by.
