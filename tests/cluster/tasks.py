@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from rota.model.errors import Superseded
+from rota.worker.context import Context
 from rota.worker.tasks import App
 
 app = App()
@@ -49,3 +51,39 @@ def block(file: str, text: str, seconds: float) -> None:
 async def crash(file: str) -> None:
     note(file, "crashed")
     os._exit(9)
+
+
+@app.task("count_to")
+async def count_to(file: str, last: int, crash_at: int, ctx: Context) -> int:
+    """Goes on from its checkpoint; the first attempt dies on the way."""
+    first: int = (ctx.last_checkpoint or {"done": 0})["done"] + 1
+    for number in range(first, last + 1):
+        note(file, f"{number} by {ctx.attempt}")
+        await ctx.checkpoint({"done": number})
+        if number == crash_at and ctx.attempt == 1:
+            os._exit(9)
+    return first
+
+
+@app.task("count_to_in_a_thread")
+def count_to_in_a_thread(file: str, last: int, crash_at: int, ctx: Context) -> int:
+    first: int = (ctx.last_checkpoint or {"done": 0})["done"] + 1
+    for number in range(first, last + 1):
+        note(file, f"{number} by {ctx.attempt}")
+        ctx.checkpoint({"done": number})
+        if number == crash_at and ctx.attempt == 1:
+            os._exit(9)
+    return first
+
+
+@app.task("checkpoint_after")
+async def checkpoint_after(file: str, sign: str, ctx: Context) -> None:
+    """Notes what its checkpoint, made once the sign is there, comes to."""
+    note(file, "began")
+    while not Path(sign).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    try:
+        await ctx.checkpoint("mine")
+        note(file, "kept")
+    except Superseded:
+        note(file, "superseded")

@@ -44,6 +44,7 @@ PROMISED = {
     ("get", "/readyz"): set(),
     ("post", "/work/claim"): set(),
     ("post", "/work/renew"): set(),
+    ("post", "/work/checkpoint"): set(),
     ("post", "/work/finish"): set(),
 }  # fmt: skip
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -222,6 +223,10 @@ async def test_what_is_answered_is_what_is_described(
     running = fits("post", "/work/claim", await admin.post("/work/claim", {"worker_id": "remote", "tasks": ["echo"]}))
     fits("post", "/executions/{id}/cancel", await admin.post(f"/executions/{running['executions'][0]['id']}/cancel"))
     fits("post", "/work/renew", await admin.post("/work/renew", {"worker_id": "remote"}))
+    marks = [{"claim": each["claim"], "value": {"page": 1}} for each in running["executions"]]
+    fits(
+        "post", "/work/checkpoint", await admin.post("/work/checkpoint", {"worker_id": "remote", "checkpoints": marks})
+    )
     endings = [{"claim": each["claim"], "outcome": "completed", "result": {"a": 1}} for each in running["executions"]]
     fits("post", "/work/finish", await admin.post("/work/finish", {"worker_id": "remote", "endings": endings}))
     fits("put", "/calendars/{name}", await admin.send("PUT", "/calendars/x", b'{"days": ["2027-12-25"]}'))

@@ -14,6 +14,8 @@ from rota.model.definition import Definition
 from rota.model.errors import InvalidField
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Bytes of JSON.
+MOST_CHECKPOINT = 64 * 1024
 _MILLISECOND = timedelta(milliseconds=1)
 _PUBLIC_ID = re.compile(
     r"(-?\d{1,15})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(\d{1,9}))?", re.ASCII
@@ -87,6 +89,8 @@ class Claimed(Struct, frozen=True):
     priority: int
     due_in: float
     lease_id: int
+    # What the attempts before this one have left, as JSON; only a claim brings it.
+    checkpoint: str | None = None
 
     @property
     def key(self) -> ExecutionKey:
@@ -131,6 +135,32 @@ class Ending(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> ExecutionKey:
         return ExecutionKey(self.job_id, self.fires_at, self.run)
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """Where an attempt has got to, as JSON for the one after it."""
+
+    job_id: UUID
+    fires_at: datetime
+    run: int
+    attempt: int
+    lease_id: int
+    value: str
+
+    @property
+    def key(self) -> ExecutionKey:
+        return ExecutionKey(self.job_id, self.fires_at, self.run)
+
+
+def checkpoint_of(claimed: Claimed, value: str) -> Checkpoint:
+    return Checkpoint(
+        job_id=claimed.job_id,
+        fires_at=claimed.fires_at,
+        run=claimed.run,
+        attempt=claimed.attempt,
+        lease_id=claimed.lease_id,
+        value=value,
+    )
 
 
 class Execution(Struct, frozen=True, kw_only=True):

@@ -126,6 +126,8 @@ ENDPOINTS = [
     _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
     _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),
     _do("POST", "/work/renew", work.renew, "Renew a worker's lease", work.RenewOut, Scope.WORK, body=work.RenewBody),
+    _do("POST", "/work/checkpoint", work.checkpoint, "Keep where attempts have got to", work.CheckpointOut, Scope.WORK,
+        body=work.CheckpointBody),
     _do("POST", "/work/finish", work.finish, "End attempts", work.FinishOut, Scope.WORK, body=work.FinishBody),
     _get("/healthz", healthy, "The process is up", HealthView, None),
     _get("/readyz", ready, "The store answers", HealthView, None),

@@ -17,7 +17,7 @@ from msgspec import Struct
 from rota.model.backfill import Backfill, NewBackfill, Portion, Runs, Unfilled
 from rota.model.calendar import Calendar, NamedCalendar
 from rota.model.definition import Definition
-from rota.model.execution import Attempt, Claimed, Ending, Execution, ExecutionKey, Lapsed
+from rota.model.execution import Attempt, Checkpoint, Claimed, Ending, Execution, ExecutionKey, Lapsed
 from rota.model.job import IdempotencyKey, Job, NewJob
 from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.ledger import Accounts
@@ -124,6 +124,12 @@ class WorkSource(Protocol):
         """Apply each ending whose (attempt, lease) still holds. Returns the refused: they changed nothing.
 
         Safe to repeat: an ending that was applied before is not refused.
+        """
+
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Keep each whose (attempt, lease) still holds, for the next one. Returns the refused: they changed nothing.
+
+        Of several of one attempt the last counts. Safe to repeat.
         """
 
     async def retire(self, worker_id: str) -> None:

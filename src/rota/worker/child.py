@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import uvloop
 
 from rota.loop import uptime
@@ -23,6 +24,7 @@ from rota.worker.builtin import builtin
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
 from rota.worker.tasks import App, load_app
+from rota.worker.voice import Outbox, Voice
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
 
 THREADS = 1000
@@ -42,6 +44,7 @@ class Child:
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
+        self._outbox = Outbox(channel.send)
         channel.send(Reports(tasks=sorted(self._app.tasks)))
         await self.gone.wait()
 
@@ -55,6 +58,8 @@ class Child:
                 self._waiting[start.slot] = loop.call_later(start.at - now, self._begin_waiting, start)
         for slot in orders.cancel:
             self._cancel(slot)
+        for kept in orders.kept:
+            self._outbox.answered(kept)
         if orders.drain:
             for slot in list(self._waiting):
                 self._hand_back(slot)
@@ -77,6 +82,8 @@ class Child:
             attempt=start.attempt,
             fires_at=start.fires_at,
             fence=start.attempt,
+            last_checkpoint=None if start.checkpoint is None else msgspec.json.decode(start.checkpoint),
+            _voice=Voice(self._outbox, start.slot),
         )
         self._running[start.slot] = asyncio.create_task(self._execute(start, context)), context
 

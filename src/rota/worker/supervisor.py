@@ -18,6 +18,7 @@ from rota.model.execution import Claimed
 from rota.model.retry import Outcome
 from rota.model.worker import RENEWAL, NewWorker
 from rota.store.protocol import WorkSource
+from rota.worker.checkpointer import Checkpointer, Question
 from rota.worker.children import Children
 from rota.worker.claimer import Claimer
 from rota.worker.keeper import Keeper
@@ -65,13 +66,17 @@ class _Life:
         self._settings = settings
         self._id = f"w-{secrets.token_hex(5)}"
         self._reporter = Reporter(source, self._id)
-        self._children = Children(settings.app, settings.children, self._told)
+        self._children = Children(settings.app, settings.children, self)
+        self._checkpointer = Checkpointer(source)
         self._claimer: Claimer | None = None
 
-    def _told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
+    def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
         self._reporter.tell(claimed, outcome, started_at)
         if self._claimer is not None:
             self._claimer.freed.set()
+
+    def asked(self, question: Question) -> None:
+        self._checkpointer.ask(question)
 
     async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         keeper = Keeper(self._source, self._id, self._children)
@@ -113,6 +118,8 @@ class _Life:
             telling = duties.create_task(self._reporter.run())
             duties.create_task(repeat(keeper.renew, every=RENEWAL.total_seconds(), stop=over, name="keeper"))
             duties.create_task(repeat(keeper.watch, every=0.25, stop=over, name="watch"))
+            marks = self._checkpointer
+            duties.create_task(repeat(marks.step, every=0.2, stop=over, wake=marks.something, name="checkpointer"))
             duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming

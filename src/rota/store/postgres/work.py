@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
 
-from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
+from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
 from rota.store.postgres.database import Database, tried_again
@@ -19,6 +20,7 @@ from rota.store.postgres.queries import Queries
 
 SQL = Queries("work.sql")
 _Fence = tuple[UUID, datetime, int, int, int]
+_Fenced = TypeVar("_Fenced", Ending, Checkpoint)
 # How often a row that keeps changing under our hands is looked at again.
 PATIENCE = 20
 
@@ -101,20 +103,37 @@ class Work:
         return refused
 
     async def _finish(self, shard: int, batch: list[Ending]) -> list[Ending]:
-        # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
-        batch.sort(key=lambda ending: ending.key)
-        left = await self._apply(shard, batch)
-        for _ in range(PATIENCE):
-            if not left:
-                return []
-            # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
-            held = await self.db.fetch(SQL.still_held, shard, *_fence(left))
-            if not held:
-                break
-            left = await self._apply(shard, left)
-        return await self._not_told_before(shard, left)
+        left = await self._settle(shard, batch, self._end)
+        return await self._not_told_before(shard, left) if left else []
 
-    async def _apply(self, shard: int, batch: list[Ending]) -> list[Ending]:
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        # Of several of one attempt the last counts, and all go its way.
+        newest = {_fence_of(checkpoint): checkpoint for checkpoint in checkpoints}
+        refused: set[_Fence] = set()
+        for shard, batch in by_shard(newest.values()):
+            refused |= {_fence_of(checkpoint) for checkpoint in await self._settle(shard, batch, self._mark)}
+        return [checkpoint for checkpoint in checkpoints if _fence_of(checkpoint) in refused]
+
+    async def _settle(
+        self, shard: int, batch: list[_Fenced], apply: Callable[[int, list[_Fenced]], Awaitable[list[_Fenced]]]
+    ) -> list[_Fenced]:
+        """Those whose fence does not hold."""
+        # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
+        batch.sort(key=lambda fenced: fenced.key)
+        left = await apply(shard, batch)
+        for _ in range(PATIENCE):
+            # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
+            if not left or not await self.db.fetch(SQL.still_held, shard, *_fence(left)):
+                break
+            left = await apply(shard, left)
+        return left
+
+    async def _mark(self, shard: int, batch: list[Checkpoint]) -> list[Checkpoint]:
+        """Those that were not accepted."""
+        values = [checkpoint.value for checkpoint in batch]
+        return _without(batch, await self.db.fetch(SQL.checkpoint, shard, *_fence(batch), values))
+
+    async def _end(self, shard: int, batch: list[Ending]) -> list[Ending]:
         """Those that were not accepted."""
         rows = await self.db.fetch(
             SQL.finish,
@@ -151,27 +170,27 @@ class Work:
         return lapsed
 
 
-def by_shard(endings: Iterable[Ending]) -> Iterable[tuple[int, list[Ending]]]:
-    batches: defaultdict[int, list[Ending]] = defaultdict(list)
-    for ending in endings:
-        batches[shard_of(ending.job_id)].append(ending)
+def by_shard(told: Iterable[_Fenced]) -> Iterable[tuple[int, list[_Fenced]]]:
+    batches: defaultdict[int, list[_Fenced]] = defaultdict(list)
+    for each in told:
+        batches[shard_of(each.job_id)].append(each)
     return batches.items()
 
 
-def _fence(endings: Sequence[Ending]) -> tuple[list[object], ...]:
+def _fence(told: Sequence[Ending] | Sequence[Checkpoint]) -> tuple[list[object], ...]:
     return (
-        [ending.job_id for ending in endings],
-        [ending.fires_at for ending in endings],
-        [ending.run for ending in endings],
-        [ending.attempt for ending in endings],
-        [ending.lease_id for ending in endings],
+        [each.job_id for each in told],
+        [each.fires_at for each in told],
+        [each.run for each in told],
+        [each.attempt for each in told],
+        [each.lease_id for each in told],
     )
 
 
-def _fence_of(ending: Ending) -> _Fence:
-    return ending.job_id, ending.fires_at, ending.run, ending.attempt, ending.lease_id
+def _fence_of(told: Ending | Checkpoint) -> _Fence:
+    return told.job_id, told.fires_at, told.run, told.attempt, told.lease_id
 
 
-def _without(endings: list[Ending], rows: Sequence[asyncpg.Record]) -> list[Ending]:
+def _without(told: list[_Fenced], rows: Sequence[asyncpg.Record]) -> list[_Fenced]:
     fences = {tuple(row) for row in rows}
-    return [ending for ending in endings if _fence_of(ending) not in fences]
+    return [each for each in told if _fence_of(each) not in fences]

@@ -367,14 +367,14 @@ letters as (
 again as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at, backfill_id
+        recurring, exclusive, created_at, backfill_id, checkpoint
     )
     select
         d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
             select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
         )),
         d.lane, asked.at, d.user_id, d.task_id, d.queue, d.priority, d.parameters, d.policy,
-        d.recurring, d.exclusive, asked.at, d.backfill_id
+        d.recurring, d.exclusive, asked.at, d.backfill_id, d.checkpoint
     from letters d
     cross join asked
     returning job_id, fires_at, run

@@ -102,7 +102,8 @@ returning
     e.policy,
     e.priority,
     extract(epoch from e.due_at - (select at from asked))::float8 as due_in,
-    e.lease_id;
+    e.lease_id,
+    e.checkpoint;
 
 -- name: finish
 -- Ends attempts, fenced by attempt and lease: what is not returned was refused and nothing of it changed.
@@ -187,11 +188,11 @@ ended as (
 dead as (
     insert into dead_letters (
         shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures, error, created_at, backfill_id
+        exclusive, attempt, failures, error, created_at, backfill_id, checkpoint
     )
     select
         shard, job_id, fires_at, run, at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures_now, error_now, created_at, backfill_id
+        exclusive, attempt, failures_now, error_now, created_at, backfill_id, checkpoint
     from gone
     where ended_as = 'FAILED'
     on conflict do nothing
@@ -255,6 +256,37 @@ or exists (
       and a.verdict = t.verdict
       and a.error is not distinct from t.error
 );
+
+-- name: checkpoint
+-- Keeps where attempts have got to, fenced as their endings are: what is not returned was refused.
+with told as materialized (
+    select *
+    from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[])
+        as t (job_id, fires_at, run, attempt, lease_id, value)
+),
+held as materialized (
+    select t.lease_id, t.value, e.ctid as place
+    from told t
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.job_id = t.job_id
+          and e.fires_at = t.fires_at
+          and e.run = t.run
+          and e.attempt = t.attempt
+          and e.lease_id = t.lease_id
+        for update
+    ) e
+    limit cardinality($2::uuid[])
+)
+update executions e
+set checkpoint = h.value
+from held h
+where e.shard = $1
+  and e.ctid = h.place
+  and e.lease_id = h.lease_id
+returning e.job_id, e.fires_at, e.run, e.attempt, e.lease_id;
 
 -- name: give_back
 update executions e
