@@ -57,6 +57,20 @@ class ExecutionDetail(Struct, frozen=True):
     attempts: list[AttemptView]
 
 
+class LogLineView(Struct, frozen=True):
+    attempt: int
+    seq: int
+    at: str
+    text: str
+
+
+class LogsView(Struct, frozen=True):
+    """`next` is the place to go on after, null when there is no more for now."""
+
+    lines: list[LogLineView]
+    next: str | None
+
+
 class MisfireView(Struct, frozen=True):
     policy: str
     window: float | None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -87,3 +89,41 @@ async def checkpoint_after(file: str, sign: str, ctx: Context) -> None:
         note(file, "kept")
     except Superseded:
         note(file, "superseded")
+
+
+@app.task("speak")
+async def speak(name: str, lines: int, ctx: Context) -> None:
+    """In every way there is, taking turns with whoever else speaks."""
+    for number in range(lines):
+        ctx.log(name, number, way="ctx")
+        print(f"{name} {number} print")
+        logging.getLogger("theirs").info("%s %d logging", name, number)
+        print(f"{name} {number} stderr", file=sys.stderr)
+        await asyncio.sleep(0)
+    await asyncio.to_thread(print, name, "thread")
+    print(name, "rest", end="")
+
+
+@app.task("speak_in_a_thread")
+def speak_in_a_thread(name: str, lines: int) -> None:
+    for number in range(lines):
+        print(name, number, "print")
+        logging.warning("%s %d logging", name, number)
+        time.sleep(0.001)
+    print(name, "rest", end="")
+
+
+@app.task("say_and_fail")
+def say_and_fail(ctx: Context) -> None:
+    print("attempt", ctx.attempt)
+    logging.debug("nobody wants to know")
+    if ctx.attempt == 1:
+        raise ValueError("no")
+
+
+@app.task("say_and_wait_for")
+async def say_and_wait_for(sign: str, ctx: Context) -> None:
+    ctx.log("waiting")
+    while not Path(sign).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    ctx.log("seen")

@@ -20,6 +20,7 @@ from rota.api import (
     JobView,
     LedgerView,
     LineView,
+    LogLineView,
     WorkerView,
 )
 from rota.model.keys import ApiKey
@@ -192,6 +193,10 @@ def execution(detail: ExecutionDetail) -> None:
     for attempt in detail.attempts:
         line = f"  attempt {attempt.attempt} {attempt.verdict} {moment(attempt.ended_at)} {first_line(attempt.error)}"
         out.print(Text(line))
+
+
+def log_line(line: LogLineView) -> None:
+    out.print(Text(f"{moment(line.at)} #{line.attempt} {line.text}"), soft_wrap=True)
 
 
 def _pairs(pairs: Iterable[tuple[str, Cell]]) -> None:

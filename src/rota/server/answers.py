@@ -6,11 +6,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.api import AttemptView, ExecutionView, JobView, LineView, MisfireView, PauseView, SkippedView, WorkerView
+from rota.api import (
+    AttemptView,
+    ExecutionView,
+    JobView,
+    LineView,
+    LogLineView,
+    MisfireView,
+    PauseView,
+    SkippedView,
+    WorkerView,
+)
 from rota.model.execution import Attempt, Execution
 from rota.model.instants import print_instant
 from rota.model.job import Job, Pause
 from rota.model.ledger import Line
+from rota.model.log import LogLine
 from rota.model.rules import Rules
 from rota.model.schedule import ScheduleText, schedule_text
 from rota.model.worker import Worker
@@ -120,6 +131,10 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         started_at=_instant(attempt.started_at),
         ended_at=print_instant(attempt.ended_at),
     )
+
+
+def log_line_view(line: LogLine) -> LogLineView:
+    return LogLineView(line.attempt, line.seq, print_instant(line.at), line.text)
 
 
 def worker_view(worker: Worker) -> WorkerView:

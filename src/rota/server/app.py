@@ -26,6 +26,7 @@ from rota.api import (
     JobsView,
     JobView,
     LedgerView,
+    LogsView,
     RedriveView,
     WorkersView,
 )
@@ -110,6 +111,8 @@ ENDPOINTS = [
     _do("DELETE", "/backfills/{id}", backfills.cancel, "Cancel a backfill", BackfillView, Scope.SUBMIT),
     _get("/executions", executions.list_all, "List executions", ExecutionsView, Scope.READ, *executions.LIST),
     _get("/executions/{id}", executions.look, "One execution with its attempts", ExecutionDetail, Scope.READ),
+    _get("/executions/{id}/logs", executions.logs, "What its attempts have logged", LogsView, Scope.READ,
+         *executions.LOGS),
     _do("POST", "/executions/{id}/cancel", executions.cancel, "Cancel one execution", ExecutionView, Scope.SUBMIT),
     _get("/dead-letters", executions.dead_letters, "Executions that failed for good", ExecutionsView, Scope.READ,
          *executions.LETTERS),

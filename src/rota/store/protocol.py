@@ -21,6 +21,7 @@ from rota.model.execution import Attempt, Checkpoint, Claimed, Ending, Execution
 from rota.model.job import IdempotencyKey, Job, NewJob
 from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.ledger import Accounts
+from rota.model.log import LogLine, LogPosition, NewLine
 from rota.model.policy import Plan, Unplanned
 from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
 from rota.model.rules import Rules
@@ -132,6 +133,9 @@ class WorkSource(Protocol):
         Of several of one attempt the last counts. Safe to repeat.
         """
 
+    async def keep_logs(self, lines: Sequence[NewLine]) -> None:
+        """Lines of attempts, whoever holds the execution by now. Told twice they are shown once."""
+
     async def retire(self, worker_id: str) -> None:
         """The worker has nothing left and is gone for good."""
 
@@ -200,6 +204,9 @@ class Store(WorkSource, Protocol):
     async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def find_letters(self, keys: Sequence[ExecutionKey]) -> list[Execution]: ...
     async def attempts(self, key: ExecutionKey) -> list[Attempt]: ...
+    async def logs(self, key: ExecutionKey, *, attempt: int | None, after: LogPosition, limit: int) -> list[LogLine]:
+        """What the attempts of an execution have logged, or one of them, in order."""
+
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def workers(self) -> list[Worker]: ...
 

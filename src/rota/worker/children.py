@@ -24,7 +24,7 @@ from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.checkpointer import Question
 from rota.worker.child import TRUST
-from rota.worker.wire import Asked, Channel, Kept, Orders, Reports, Start
+from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Listener(Protocol):
 
     def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None: ...
     def asked(self, question: Question) -> None: ...
+    def logged(self, claimed: Claimed, line: Line) -> None: ...
 
 
 class ChildProcess:
@@ -129,6 +130,9 @@ class ChildProcess:
             self.tasks.set_result(reports.tasks)
         if reports.broken is not None and not self.tasks.done():
             self.tasks.set_exception(WorkerBroken(f"The app cannot be loaded: {reports.broken}"))
+        for line in reports.lines:
+            if (speaker := self.attempts.get(line.slot)) is not None:
+                self._listener.logged(speaker.claimed, line)
         for asked in reports.asked:
             self._ask(asked)
         for report in reports.ended:

@@ -44,6 +44,19 @@ class Context:
         text = _checkpoint_text(value)
         return KEPT if self._voice is None else self._voice.checkpoint(text)
 
+    def log(self, *values: object, **fields: object) -> None:
+        """A line for the log of this attempt: `ctx.log("fetched", url, rows=7)`."""
+        self.take_down(None, " ".join([*map(str, values), *(f"{name}={value}" for name, value in fields.items())]))
+
+    def take_down(self, stream: str | None, text: str) -> None:
+        """A line by itself, or a piece of what comes on a stream."""
+        if self._voice is None:
+            return
+        if stream is None:
+            self._voice.log(text)
+        else:
+            self._voice.write(stream, text)
+
 
 CURRENT: ContextVar[Context] = ContextVar("rota-context")
 

@@ -23,6 +23,8 @@ from rota.worker.children import Children
 from rota.worker.claimer import Claimer
 from rota.worker.keeper import Keeper
 from rota.worker.reporter import Reporter
+from rota.worker.scribe import Scribe
+from rota.worker.wire import Line
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,8 @@ class _Life:
         self._woken = woken
         self._settings = settings
         self._id = f"w-{secrets.token_hex(5)}"
-        self._reporter = Reporter(source, self._id)
+        self._scribe = Scribe(source)
+        self._reporter = Reporter(source, self._id, self._scribe)
         self._children = Children(settings.app, settings.children, self)
         self._checkpointer = Checkpointer(source)
         self._claimer: Claimer | None = None
@@ -77,6 +80,9 @@ class _Life:
 
     def asked(self, question: Question) -> None:
         self._checkpointer.ask(question)
+
+    def logged(self, claimed: Claimed, line: Line) -> None:
+        self._scribe.take_down(claimed, line)
 
     async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         keeper = Keeper(self._source, self._id, self._children)
@@ -120,6 +126,7 @@ class _Life:
             duties.create_task(repeat(keeper.watch, every=0.25, stop=over, name="watch"))
             marks = self._checkpointer
             duties.create_task(repeat(marks.step, every=0.2, stop=over, wake=marks.something, name="checkpointer"))
+            duties.create_task(repeat(self._scribe.step, every=0.1, stop=over, name="scribe"))
             duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming

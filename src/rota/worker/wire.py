@@ -65,12 +65,22 @@ class Asked(Struct, frozen=True, array_like=True):
     value: str
 
 
+class Line(Struct, frozen=True, array_like=True):
+    """What an attempt has logged, and when by the monotonic clock."""
+
+    slot: int
+    seq: int
+    at: float
+    text: str
+
+
 class Reports(Struct, frozen=True, array_like=True):
     """From a child. The first one names the tasks it knows, or why it cannot work."""
 
     ended: list[Report] = []
     tasks: list[str] | None = None
     broken: str | None = None
+    lines: list[Line] = []
     asked: list[Asked] = []
 
 

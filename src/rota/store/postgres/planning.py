@@ -97,7 +97,7 @@ class Planning:
         days = [(now + timedelta(days=ahead)).date() for ahead in range(4)]
         names = await self.db.fetch(SQL.partitions)
         done = 0
-        for parent, column in (("history", "finished_at"), ("attempts", "ended_at")):
+        for parent, column in (("history", "finished_at"), ("attempts", "ended_at"), ("logs", "at")):
             there = {row["name"] for row in names}
             wanted = {f"{parent}_{day:%Y%m%d}": day for day in days}
             for name in wanted.keys() - there:

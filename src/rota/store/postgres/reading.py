@@ -19,6 +19,7 @@ from rota.model.definition import Definition, policy_of
 from rota.model.execution import Attempt, Execution, ExecutionKey, Status, Verdict
 from rota.model.job import Job, JobStatus, Pause, one_shot_job, shard_of
 from rota.model.ledger import Accounts, Revision
+from rota.model.log import LogLine, LogPosition
 from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
 from rota.model.rules import rules_of
 from rota.model.schedule import Recurring
@@ -119,6 +120,10 @@ class Reading:
             )
             for row in rows
         ]
+
+    async def logs(self, key: ExecutionKey, *, attempt: int | None, after: LogPosition, limit: int) -> list[LogLine]:
+        rows = await self.db.look(SQL.logs, shard_of(key.job_id), *key, *after, attempt, limit)
+        return [LogLine(*row) for row in rows]
 
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
         rows = await _Listing(None, page).dead_letters(self.db, where)

@@ -10,9 +10,11 @@ from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
+from rota.model.log import NewLine
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
@@ -155,6 +157,12 @@ class Work:
         verdicts = [ending.verdict.value for ending in left]
         errors = [ending.error for ending in left]
         return _without(left, await self.db.look(SQL.told_before, shard, *_fence(left), verdicts, errors))
+
+    async def keep_logs(self, lines: Sequence[NewLine]) -> None:
+        for shard in {shard_of(line.job_id) for line in lines}:
+            mine = [line for line in lines if shard_of(line.job_id) == shard]
+            columns = zip(*map(msgspec.structs.astuple, mine), strict=True)
+            await self.db.fetch(SQL.keep_logs, shard, *(list(column) for column in columns), self.db.time)
 
     async def retire(self, worker_id: str) -> None:
         await self.db.renew(SQL.retire, worker_id, self.db.time)

@@ -222,7 +222,7 @@ returning 1;
 select c.relname::text as name
 from pg_inherits i
 join pg_class c on c.oid = i.inhrelid
-where i.inhparent in ('history'::regclass, 'attempts'::regclass);
+where i.inhparent in ('history'::regclass, 'attempts'::regclass, 'logs'::regclass);
 
 -- name: forget_names
 delete from names

@@ -288,6 +288,14 @@ where e.shard = $1
   and e.lease_id = h.lease_id
 returning e.job_id, e.fires_at, e.run, e.attempt, e.lease_id;
 
+-- name: keep_logs
+insert into logs (shard, job_id, fires_at, run, attempt, seq, at, text)
+select
+    $1, t.job_id, t.fires_at, t.run, t.attempt, t.seq,
+    coalesce($9::timestamptz, now()) - t.ago * interval '1 second', t.text
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::int[], $7::float8[], $8::text[])
+    as t (job_id, fires_at, run, attempt, seq, ago, text);
+
 -- name: give_back
 update executions e
 set worker_id = null,
