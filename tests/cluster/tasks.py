@@ -124,6 +124,8 @@ def say_and_fail(ctx: Context) -> None:
 @app.task("say_and_wait_for")
 async def say_and_wait_for(sign: str, ctx: Context) -> None:
     ctx.log("waiting")
+    ctx.progress(0.1)
+    ctx.progress(0.25, "waiting")
     while not Path(sign).exists():  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     ctx.log("seen")

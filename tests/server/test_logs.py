@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from rota.model.log import NewLine
+from rota.model.progress import NewProgress
 from rota.store.postgres.engine import PostgresStore
 from tests.server.calls import Caller
-from tests.support.jobs import claim
+from tests.support.jobs import claim, ended
 
 
 async def test_a_log_is_read_page_by_page_and_by_nobody_else(ann: Caller, bob: Caller, store: PostgresStore) -> None:
@@ -30,3 +31,15 @@ async def test_a_place_that_is_none_is_refused(ann: Caller, store: PostgresStore
 
     for field, wrong in (("after", "7"), ("after", "1-x"), ("attempt", "-1"), ("attempt", "9" * 20), ("limit", "0")):
         assert (await ann.get(path, **{field: wrong})).refused(422, field)
+
+
+async def test_how_far_a_running_execution_is_is_shown(ann: Caller, store: PostgresStore) -> None:
+    job = await ann.submit()
+    [claimed] = await claim(store)
+    await store.note_progress([NewProgress(*claimed.key, attempt=1, fraction=0.4, note="almost")])
+
+    progress = {"fraction": 0.4, "note": "almost", "at": "2027-01-04T10:00:00.000Z"}
+    assert (await ann.get(f"/executions/{claimed.key}")).ok()["execution"]["progress"] == progress
+    assert (await ann.get(f"/jobs/{job['id']}")).ok()["last_execution"]["progress"] == progress
+    await store.finish([ended(claimed)])
+    assert (await ann.get(f"/executions/{claimed.key}")).ok()["execution"]["progress"] is None

@@ -184,6 +184,7 @@ def execution(detail: ExecutionDetail) -> None:
     pairs: list[tuple[str, Cell]] = [
         ("id", e.id), ("status", status(e.status)), ("due", moment(e.due_at)), ("started", moment(e.started_at)),
         ("finished", moment(e.finished_at)), ("attempt", f"{e.attempt} ({e.failures} failed)"),
+        ("progress", f"{e.progress.fraction:.0%} {e.progress.note}".strip() if e.progress else ""),
         ("worker", e.worker_id or ""), ("error", e.error or ""),
         ("result", "" if e.result is None else shown(e.result)),
     ]  # fmt: skip

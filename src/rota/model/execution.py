@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from rota.model.definition import Definition
 from rota.model.errors import InvalidField
+from rota.model.progress import Progress
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Bytes of JSON.
@@ -185,6 +186,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     skipped_because: str | None = None
     skipped_to: datetime | None = None
     skipped_count: int | None = None
+    progress: Progress | None = None
 
     @property
     def key(self) -> ExecutionKey:

@@ -14,6 +14,7 @@ from rota.api import (
     LogLineView,
     MisfireView,
     PauseView,
+    ProgressView,
     SkippedView,
     WorkerView,
 )
@@ -22,6 +23,7 @@ from rota.model.instants import print_instant
 from rota.model.job import Job, Pause
 from rota.model.ledger import Line
 from rota.model.log import LogLine
+from rota.model.progress import Progress
 from rota.model.rules import Rules
 from rota.model.schedule import ScheduleText, schedule_text
 from rota.model.worker import Worker
@@ -97,8 +99,13 @@ def execution_view(e: Execution) -> ExecutionView:
         result=msgspec.Raw(e.result.encode()) if e.result is not None else None,
         parameters=msgspec.Raw(d.parameters.encode()),
         skipped=_skipped(e),
+        progress=_progress(e.progress) if e.progress else None,
         created_at=print_instant(e.created_at),
     )
+
+
+def _progress(progress: Progress) -> ProgressView:
+    return ProgressView(progress.fraction, progress.note, print_instant(progress.at))
 
 
 def _skipped(e: Execution) -> SkippedView | None:

@@ -23,6 +23,7 @@ from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.ledger import Accounts
 from rota.model.log import LogLine, LogPosition, NewLine
 from rota.model.policy import Plan, Unplanned
+from rota.model.progress import NewProgress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
 from rota.model.rules import Rules
 from rota.model.schedule import Recurring
@@ -135,6 +136,9 @@ class WorkSource(Protocol):
 
     async def keep_logs(self, lines: Sequence[NewLine]) -> None:
         """Lines of attempts, whoever holds the execution by now. Told twice they are shown once."""
+
+    async def note_progress(self, progress: Sequence[NewProgress]) -> None:
+        """Shown as long as that very attempt runs; may be lost at any time."""
 
     async def retire(self, worker_id: str) -> None:
         """The worker has nothing left and is gone for good."""

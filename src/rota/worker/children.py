@@ -55,6 +55,7 @@ class Listener(Protocol):
     def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None: ...
     def asked(self, question: Question) -> None: ...
     def logged(self, claimed: Claimed, line: Line) -> None: ...
+    def progressed(self, claimed: Claimed, fraction: float, note: str) -> None: ...
 
 
 class ChildProcess:
@@ -133,6 +134,9 @@ class ChildProcess:
         for line in reports.lines:
             if (speaker := self.attempts.get(line.slot)) is not None:
                 self._listener.logged(speaker.claimed, line)
+        for progress in reports.progress:
+            if (speaker := self.attempts.get(progress.slot)) is not None:
+                self._listener.progressed(speaker.claimed, progress.fraction, progress.note)
         for asked in reports.asked:
             self._ask(asked)
         for report in reports.ended:

@@ -12,6 +12,8 @@ import msgspec
 
 from rota.model.errors import Conflict
 from rota.model.execution import MOST_CHECKPOINT
+from rota.model.log import storable
+from rota.model.progress import MOST_NOTE
 from rota.worker.voice import KEPT, Voice
 
 
@@ -43,6 +45,11 @@ class Context:
         """
         text = _checkpoint_text(value)
         return KEPT if self._voice is None else self._voice.checkpoint(text)
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """How far it is, from 0 to 1, for whoever looks while it runs. Cheap: only the newest word counts."""
+        if self._voice is not None:
+            self._voice.progress(min(1.0, max(0.0, fraction)), storable(str(note)[:MOST_NOTE]))
 
     def log(self, *values: object, **fields: object) -> None:
         """A line for the log of this attempt: `ctx.log("fetched", url, rows=7)`."""

@@ -21,6 +21,7 @@ from rota.store.protocol import WorkSource
 from rota.worker.checkpointer import Checkpointer, Question
 from rota.worker.children import Children
 from rota.worker.claimer import Claimer
+from rota.worker.gauge import Gauge
 from rota.worker.keeper import Keeper
 from rota.worker.reporter import Reporter
 from rota.worker.scribe import Scribe
@@ -71,9 +72,11 @@ class _Life:
         self._reporter = Reporter(source, self._id, self._scribe)
         self._children = Children(settings.app, settings.children, self)
         self._checkpointer = Checkpointer(source)
+        self._gauge = Gauge(source)
         self._claimer: Claimer | None = None
 
     def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
+        self._gauge.forget(claimed)
         self._reporter.tell(claimed, outcome, started_at)
         if self._claimer is not None:
             self._claimer.freed.set()
@@ -83,6 +86,9 @@ class _Life:
 
     def logged(self, claimed: Claimed, line: Line) -> None:
         self._scribe.take_down(claimed, line)
+
+    def progressed(self, claimed: Claimed, fraction: float, note: str) -> None:
+        self._gauge.show(claimed, fraction, note)
 
     async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         keeper = Keeper(self._source, self._id, self._children)
@@ -127,6 +133,7 @@ class _Life:
             marks = self._checkpointer
             duties.create_task(repeat(marks.step, every=0.2, stop=over, wake=marks.something, name="checkpointer"))
             duties.create_task(repeat(self._scribe.step, every=0.1, stop=over, name="scribe"))
+            duties.create_task(repeat(self._gauge.step, every=1.0, stop=over, name="gauge"))
             duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming

@@ -11,10 +11,12 @@ from typing import Any
 
 from rota.model.errors import StoreError, Superseded
 from rota.worker.transcript import Transcript
-from rota.worker.wire import Asked, Kept, Line, Reports
+from rota.worker.wire import Asked, Kept, Line, Progressed, Reports
 
 # How long lines wait for company.
 GATHER_LINES = 0.1
+# How often it is told how far attempts are.
+BETWEEN_PROGRESS = 0.5
 
 
 class _Kept:
@@ -39,6 +41,8 @@ class Outbox:
         self.lock = threading.RLock()
         self._lines: list[Line] = []
         self._lines_sent_at = 0.0
+        self._progress: dict[int, Progressed] = {}
+        self._progress_sent_at = 0.0
         self._asked: list[Asked] = []
         self._answers: dict[int, concurrent.futures.Future[None]] = {}
         self._number = 0
@@ -64,6 +68,23 @@ class Outbox:
             lines, self._lines = self._lines, []
         self._lines_sent_at = time.monotonic()
         return lines
+
+    def show_progress(self, progress: Progressed) -> None:
+        """Under the lock."""
+        self._progress[progress.slot] = progress
+        if len(self._progress) == 1:
+            self._loop.call_soon_threadsafe(self._flush_progress_soon)
+
+    def _flush_progress_soon(self) -> None:
+        wait = self._progress_sent_at + BETWEEN_PROGRESS - time.monotonic()
+        self._loop.call_later(max(0.0, wait), self._flush_progress)
+
+    def _flush_progress(self) -> None:
+        with self.lock:
+            progress, self._progress = self._progress, {}
+        if progress:
+            self._progress_sent_at = time.monotonic()
+            self._send(Reports(progress=list(progress.values())))
 
     def checkpoint(self, slot: int, value: str) -> Awaitable[None]:
         answer: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -111,6 +132,11 @@ class Voice:
 
     def checkpoint(self, value: str) -> Awaitable[None]:
         return self._outbox.checkpoint(self._slot, value)
+
+    def progress(self, fraction: float, note: str) -> None:
+        with self._outbox.lock:
+            if not self._is_over:
+                self._outbox.show_progress(Progressed(self._slot, fraction, note))
 
     def log(self, text: str) -> None:
         self._add(lambda transcript: transcript.entry(text))

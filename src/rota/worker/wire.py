@@ -65,6 +65,12 @@ class Asked(Struct, frozen=True, array_like=True):
     value: str
 
 
+class Progressed(Struct, frozen=True, array_like=True):
+    slot: int
+    fraction: float
+    note: str
+
+
 class Line(Struct, frozen=True, array_like=True):
     """What an attempt has logged, and when by the monotonic clock."""
 
@@ -82,6 +88,7 @@ class Reports(Struct, frozen=True, array_like=True):
     broken: str | None = None
     lines: list[Line] = []
     asked: list[Asked] = []
+    progress: list[Progressed] = []
 
 
 class Channel(asyncio.Protocol):

@@ -110,6 +110,7 @@ class Planning:
         await self.db.fetch(SQL.forget_names, self.db.time)
         await self.db.fetch(SQL.forget_revisions, self.db.time, keep)
         await self.db.fetch(SQL.forget_backfills, self.db.time, keep)
+        await self.db.fetch(SQL.forget_progress)
         await self.db.fetch(SQL.forget_workers, self.db.time, list(range(await self.db.shards())))
         return done
 

@@ -15,6 +15,7 @@ import msgspec
 from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.log import NewLine
+from rota.model.progress import NewProgress
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
@@ -163,6 +164,13 @@ class Work:
             mine = [line for line in lines if shard_of(line.job_id) == shard]
             columns = zip(*map(msgspec.structs.astuple, mine), strict=True)
             await self.db.fetch(SQL.keep_logs, shard, *(list(column) for column in columns), self.db.time)
+
+    async def note_progress(self, progress: Sequence[NewProgress]) -> None:
+        for shard in {shard_of(each.job_id) for each in progress}:
+            # In key order, so that two who write the same rows cannot wait for each other.
+            mine = sorted(msgspec.structs.astuple(each) for each in progress if shard_of(each.job_id) == shard)
+            columns = [list(column) for column in zip(*mine, strict=True)]
+            await self.db.fetch(SQL.note_progress, shard, *columns, self.db.time)
 
     async def retire(self, worker_id: str) -> None:
         await self.db.renew(SQL.retire, worker_id, self.db.time)

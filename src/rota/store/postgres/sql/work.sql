@@ -296,6 +296,18 @@ select
 from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::int[], $7::float8[], $8::text[])
     as t (job_id, fires_at, run, attempt, seq, ago, text);
 
+-- name: note_progress
+insert into progress as p (shard, job_id, fires_at, run, attempt, fraction, note, at)
+select $1, t.job_id, t.fires_at, t.run, t.attempt, t.fraction, t.note, coalesce($8::timestamptz, now())
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::float8[], $7::text[])
+    as t (job_id, fires_at, run, attempt, fraction, note)
+on conflict (shard, job_id, fires_at, run) do update
+set attempt = excluded.attempt,
+    fraction = excluded.fraction,
+    note = excluded.note,
+    at = excluded.at
+where p.attempt <= excluded.attempt;
+
 -- name: give_back
 update executions e
 set worker_id = null,
