@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
-from rota.model.errors import Superseded
+from rota.model.errors import Conflict, Superseded
 from rota.worker.context import Context
 from rota.worker.tasks import App
 
@@ -119,6 +120,39 @@ def say_and_fail(ctx: Context) -> None:
     logging.debug("nobody wants to know")
     if ctx.attempt == 1:
         raise ValueError("no")
+
+
+@app.task("fork")
+def fork(ctx: Context) -> int:
+    """The exit code of a process that is forked in the middle of things and speaks."""
+    print("before")
+    pid = os.fork()
+    if pid == 0:
+        print("from the fork")
+        ctx.log("from the fork")
+        try:
+            ctx.checkpoint(1)
+        except Conflict:
+            os._exit(7)
+        os._exit(8)
+    _, status = os.waitpid(pid, 0)
+    print("after")
+    return os.waitstatus_to_exitcode(status)
+
+
+@app.task("checkpoint_too_late")
+async def checkpoint_too_late(file: str, ctx: Context) -> None:
+    """Leaves a thread behind that outlives the attempt."""
+
+    def late() -> None:
+        time.sleep(0.5)
+        ctx.log("nobody hears this")
+        try:
+            ctx.checkpoint("late")
+        except Superseded:
+            note(file, "superseded")
+
+    threading.Thread(target=late, daemon=True).start()
 
 
 @app.task("say_and_wait_for")

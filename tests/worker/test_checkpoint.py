@@ -68,6 +68,17 @@ async def test_who_has_lost_the_execution_hears_it_at_the_checkpoint(live: Postg
     assert (await live.db.fetch("select checkpoint from executions"))[0][0] is None
 
 
+async def test_a_thread_that_outlives_its_attempt_does_not_wait_for_ever(live: PostgresStore, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with a_supervisor(live, live):
+        await submit(live, a_job("checkpoint_too_late", parameters=parameters(file=str(file))))
+
+        async def told() -> bool:
+            return notes(file) == ["superseded"]
+
+        await eventually(told)
+
+
 @pytest.mark.parametrize("value", [object(), {1j: 2}, "\ud800", "x" * 65_535, "ü" * 32_768])
 async def test_what_cannot_be_kept_is_refused_at_once(value: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot be kept as JSON|65536 are kept at most"):

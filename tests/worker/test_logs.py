@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from rota.model.execution import ExecutionKey, Status
 from rota.model.log import LogLine, LogPosition
@@ -63,7 +64,9 @@ def expected(name: str) -> list[str]:
     return [*lines, f"{name} thread", f"{name} rest"]
 
 
-async def test_every_attempt_has_its_own_lines(live: PostgresStore) -> None:
+async def test_every_attempt_has_its_own_lines_and_the_terminal_all_of_them(
+    live: PostgresStore, capfd: pytest.CaptureFixture[str]
+) -> None:
     async with a_supervisor(live, live):
         await submit(live, a_job("say_and_fail", max_retries=1))
         await eventually(lambda: ended(live, 1))
@@ -71,8 +74,19 @@ async def test_every_attempt_has_its_own_lines(live: PostgresStore) -> None:
     [done] = await executions(live)
     lines = await log_of(live, done.key)
     assert [(line.attempt, line.seq, line.text) for line in lines] == [(1, 1, "attempt 1"), (2, 1, "attempt 2")]
+    assert capfd.readouterr().out.splitlines() == ["attempt 1", "attempt 2"]
     # Both are told as durations, and on the way of either some milliseconds pass.
     assert done.started_at is not None and abs(lines[-1].at - done.started_at) < timedelta(seconds=1)
+
+
+async def test_a_process_that_a_task_forks_disturbs_nobody(live: PostgresStore) -> None:
+    async with a_supervisor(live, live):
+        await submit(live, a_job("fork"))
+        await eventually(lambda: ended(live, 1))
+
+    [done] = await executions(live)
+    assert done.result == "7"
+    assert [line.text for line in await log_of(live, done.key)] == ["before", "after"]
 
 
 async def test_a_running_attempt_can_be_listened_to(live: PostgresStore, tmp_path: Path) -> None:

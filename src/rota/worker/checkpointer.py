@@ -37,6 +37,10 @@ class Checkpointer:
 
     async def step(self) -> int:
         """While the store is away the questions stay, as long as their attempts do."""
+        for question in self._waiting:
+            if not question.is_open():
+                # Whoever still waits there does so for nothing.
+                question.answer(SUPERSEDED, True)
         self._waiting = [question for question in self._waiting if question.is_open()]
         batch = self._waiting[:BATCH]
         if batch:

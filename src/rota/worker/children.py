@@ -22,7 +22,7 @@ from rota.model.definition import policy_of
 from rota.model.errors import Invalid
 from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
-from rota.worker.checkpointer import Question
+from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
 from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
@@ -146,8 +146,10 @@ class ChildProcess:
 
     def _ask(self, asked: Asked) -> None:
         attempt = self.attempts.get(asked.slot)
-        if attempt is not None:
-            is_open, answer = partial(self._runs, asked.slot), partial(self._answer, asked.number)
+        is_open, answer = partial(self._runs, asked.slot), partial(self._answer, asked.number)
+        if attempt is None:
+            answer(SUPERSEDED, True)
+        else:
             self._listener.asked(Question(attempt.claimed, asked.value, is_open, answer))
 
     def _runs(self, slot: int) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from rota.model.errors import StoreError, Superseded
+from rota.model.errors import Conflict, StoreError, Superseded
 from rota.worker.transcript import Transcript
 from rota.worker.wire import Asked, Kept, Line, Progressed, Reports
 
@@ -46,9 +47,18 @@ class Outbox:
         self._asked: list[Asked] = []
         self._answers: dict[int, concurrent.futures.Future[None]] = {}
         self._number = 0
+        self._is_forked = False
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        """A process that a task has forked has no loop and no supervisor; its lock may be held by nobody who lives."""
+        self.lock = threading.RLock()
+        self._is_forked = True
 
     def add_line(self, slot: int, seq: int, text: str) -> None:
         """Under the lock, so that lines of one attempt go out in the order of their numbers."""
+        if self._is_forked:
+            return
         self._lines.append(Line(slot, seq, time.monotonic(), text))
         if len(self._lines) == 1:
             self._loop.call_soon_threadsafe(self._flush_lines_soon)
@@ -71,6 +81,8 @@ class Outbox:
 
     def show_progress(self, progress: Progressed) -> None:
         """Under the lock."""
+        if self._is_forked:
+            return
         self._progress[progress.slot] = progress
         if len(self._progress) == 1:
             self._loop.call_soon_threadsafe(self._flush_progress_soon)
@@ -87,6 +99,8 @@ class Outbox:
             self._send(Reports(progress=list(progress.values())))
 
     def checkpoint(self, slot: int, value: str) -> Awaitable[None]:
+        if self._is_forked:
+            raise Conflict("Only the process of the task itself keeps checkpoints, not one that it has forked.")
         answer: concurrent.futures.Future[None] = concurrent.futures.Future()
         if threading.get_ident() == self._thread:
             self._ask(slot, value, answer)
