@@ -19,6 +19,14 @@ class SkippedView(Struct, frozen=True):
     count: int
 
 
+class ProgressView(Struct, frozen=True):
+    """By the attempt's own word, a second old or so."""
+
+    fraction: float
+    note: str
+    at: str
+
+
 class ExecutionView(Struct, frozen=True):
     id: str
     job_id: str
@@ -40,6 +48,7 @@ class ExecutionView(Struct, frozen=True):
     result: Any
     parameters: Any
     skipped: SkippedView | None
+    progress: ProgressView | None
     created_at: str
 
 
@@ -55,6 +64,20 @@ class AttemptView(Struct, frozen=True):
 class ExecutionDetail(Struct, frozen=True):
     execution: ExecutionView
     attempts: list[AttemptView]
+
+
+class LogLineView(Struct, frozen=True):
+    attempt: int
+    seq: int
+    at: str
+    text: str
+
+
+class LogsView(Struct, frozen=True):
+    """`next` is the place to go on after, null when there is no more for now."""
+
+    lines: list[LogLineView]
+    next: str | None
 
 
 class MisfireView(Struct, frozen=True):

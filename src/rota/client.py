@@ -28,6 +28,7 @@ from rota.api import (
     JobsView,
     JobView,
     LedgerView,
+    LogsView,
     RedriveView,
     WorkersView,
 )
@@ -126,6 +127,13 @@ class AsyncClient:
 
     async def execution(self, execution_id: str) -> ExecutionDetail:
         return await self._send("GET", _named("/executions", execution_id), ExecutionDetail)
+
+    async def logs(
+        self, execution_id: str, *, attempt: int | None = None, after: str | None = None, limit: int = 1000
+    ) -> LogsView:
+        """What its attempts have logged, or one of them; its `next` leads to what comes after."""
+        query = {"attempt": attempt, "after": after, "limit": limit}
+        return await self._send("GET", _named("/executions", execution_id, "/logs"), LogsView, query=query)
 
     async def cancel(self, job_id: str) -> JobView:
         return await self._send("DELETE", _named("/jobs", job_id), JobView)
@@ -403,6 +411,7 @@ class Client:
     list = _at_once(AsyncClient.list)
     executions = _at_once(AsyncClient.executions)
     execution = _at_once(AsyncClient.execution)
+    logs = _at_once(AsyncClient.logs)
     cancel = _at_once(AsyncClient.cancel)
     cancel_execution = _at_once(AsyncClient.cancel_execution)
     reschedule = _at_once(AsyncClient.reschedule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ import pytest
 
 from rota.cli.nodes import bind, serving
 from rota.model.keys import Scope
+from rota.model.log import NewLine
 from rota.model.retry import Raised
 from rota.scheduler.planner import Planner
 from rota.server.app import create_app
@@ -48,6 +50,11 @@ class Shell:
             return Result(done.returncode, done.stdout, done.stderr)
 
         return await asyncio.to_thread(run)
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-u", "-m", "rota", *arguments]
+        return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=self._environment)
 
 
 @pytest.fixture
@@ -91,6 +98,39 @@ async def test_dead_letters_are_listed_and_redriven(rota: Shell, store: Postgres
     assert (await rota("dead-letters", "redrive")).code == 2
     assert (await rota("dead-letters", "redrive", "--all", "--json")).json["redriven"] == [f"{claimed.key}-1"]
     assert "No dead letters." in (await rota("dead-letters")).out
+
+
+async def test_what_an_execution_logs_is_shown_and_followed_to_its_end(rota: Shell, store: PostgresStore) -> None:
+    await rota("submit", "echo")
+    [claimed] = await claim(store)
+    texts = [f"line [{n}]" for n in range(1, 1203)]
+    await store.keep_logs(
+        [NewLine(*claimed.key, attempt=1, seq=n, ago=0, text=text) for n, text in enumerate(texts, 1)]
+    )
+    shown = await rota("logs", str(claimed.key))
+    following = asyncio.create_task(rota("logs", str(claimed.key), "-f", "--json"))
+    await store.keep_logs([NewLine(*claimed.key, attempt=1, seq=9999, ago=0, text="the last")])
+    await store.finish([ended(claimed)])
+
+    assert shown.out.splitlines()[0] == "2027-01-04 10:00:00Z #1 line [1]"
+    assert [line.split(" #1 ")[1] for line in shown.out.splitlines()] == texts
+    assert [json.loads(line)["text"] for line in (await following).out.splitlines()] == [*texts, "the last"]
+    assert len((await rota("logs", str(claimed.key), "--json")).json["lines"]) == 1203
+    assert (await rota("logs", str(claimed.key), "--attempt", "2")).out == ""
+    assert (await rota("logs", "nope")).code == 1
+
+
+async def test_ctrl_c_ends_the_following_cleanly(rota: Shell, store: PostgresStore) -> None:
+    await rota("submit", "echo")
+    [claimed] = await claim(store)
+    await store.keep_logs([NewLine(*claimed.key, attempt=1, seq=1, ago=0, text="here")])
+    following = await rota.start("logs", str(claimed.key), "-f")
+    assert following.stdout is not None and b"here" in await following.stdout.readline()
+
+    following.send_signal(signal.SIGINT)
+    _, err = await following.communicate()
+
+    assert (following.returncode, err) == (0, b"")
 
 
 async def test_waiting_tells_by_its_exit_code_how_it_went(rota: Shell, store: PostgresStore) -> None:

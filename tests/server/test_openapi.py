@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.model.log import NewLine
 from rota.model.retry import Raised
 from rota.scheduler.planner import Planner
 from rota.server.app import ENDPOINTS
@@ -32,6 +33,7 @@ PROMISED = {
         "worker_id", "user_id", "status", "job_id", "task_id", "start_time", "end_time", "limit", "page_token",
     },
     ("get", "/executions/{id}"): {"id"},
+    ("get", "/executions/{id}/logs"): {"id", "attempt", "after", "limit"},
     ("post", "/executions/{id}/cancel"): {"id"},
     ("get", "/dead-letters"): {"user_id", "task_id", "start_time", "end_time", "limit", "page_token"},
     ("post", "/dead-letters/redrive"): set(),
@@ -44,6 +46,7 @@ PROMISED = {
     ("get", "/readyz"): set(),
     ("post", "/work/claim"): set(),
     ("post", "/work/renew"): set(),
+    ("post", "/work/checkpoint"): set(),
     ("post", "/work/finish"): set(),
 }  # fmt: skip
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -201,6 +204,7 @@ async def test_what_is_answered_is_what_is_described(
     recurring, cron, later, now = fits("post", "/jobs/batch", await admin.post("/jobs/batch", {"jobs": batch}))["jobs"]
     await a_worker(store)
     claimed = await claim(store)
+    await store.keep_logs([NewLine(*each.key, attempt=1, seq=n, ago=0, text="x") for each in claimed for n in (1, 2)])
     await store.finish([ended(claimed[0], Raised("no", final=True)), ended(claimed[1])])
     await admin.submit(backoff={"initial": 60})
     await store.finish([ended(each, Raised("later")) for each in await claim(store)])
@@ -217,11 +221,16 @@ async def test_what_is_answered_is_what_is_described(
     fits("get", "/executions", await admin.get("/executions"))
     fits("get", "/dead-letters", await admin.get("/dead-letters"))
     for execution in (once["last_execution"], now["last_execution"]):
+        fits("get", "/executions/{id}/logs", await admin.get(f"/executions/{execution['id']}/logs", limit=1))
         fits("get", "/executions/{id}", await admin.get(f"/executions/{execution['id']}"))
     fits("post", "/dead-letters/redrive", await admin.post("/dead-letters/redrive", {}))
     running = fits("post", "/work/claim", await admin.post("/work/claim", {"worker_id": "remote", "tasks": ["echo"]}))
     fits("post", "/executions/{id}/cancel", await admin.post(f"/executions/{running['executions'][0]['id']}/cancel"))
     fits("post", "/work/renew", await admin.post("/work/renew", {"worker_id": "remote"}))
+    marks = [{"claim": each["claim"], "value": {"page": 1}} for each in running["executions"]]
+    fits(
+        "post", "/work/checkpoint", await admin.post("/work/checkpoint", {"worker_id": "remote", "checkpoints": marks})
+    )
     endings = [{"claim": each["claim"], "outcome": "completed", "result": {"a": 1}} for each in running["executions"]]
     fits("post", "/work/finish", await admin.post("/work/finish", {"worker_id": "remote", "endings": endings}))
     fits("put", "/calendars/{name}", await admin.send("PUT", "/calendars/x", b'{"days": ["2027-12-25"]}'))

@@ -63,6 +63,7 @@ async def test_a_claim_brings_all_that_is_needed_to_run_it(ann: Caller, worker: 
         "fires_at": "2027-01-04T10:00:00.000Z",
         "due_in": 0.0,
         "timeout": 30.0,
+        "last_checkpoint": None,
     }
     assert await claimed(worker) == []
 
@@ -356,6 +357,46 @@ async def test_of_two_endings_in_one_request_one_counts_and_the_other_is_refused
     refused = await finished(worker, ending(work), ending(work, "failed", error="no", final=True))
 
     assert refused == [work["id"]], "both were told that they counted"
+
+
+# Checkpoints
+
+
+async def checkpointed(worker: Caller, *told: tuple[Any, object]) -> list[str]:
+    checkpoints = [{"claim": work["claim"], "value": value} for work, value in told]
+    refused: list[str] = (await worker.post("/work/checkpoint", {"worker_id": ME, "checkpoints": checkpoints})).ok()[
+        "refused"
+    ]
+    return refused
+
+
+async def test_the_next_attempt_is_told_where_the_last_one_has_got_to(ann: Caller, worker: Caller) -> None:
+    await ann.submit()
+    [work] = await claimed(worker)
+
+    assert await checkpointed(worker, (work, {"page": [7, None]})) == []
+
+    await finished(worker, ending(work, "released"))
+    [again] = await claimed(worker, "remote-2")
+    assert again["last_checkpoint"] == {"page": [7, None]}
+    assert len(again["claim"]) == len(work["claim"]), "what comes back with every call stays small"
+    assert await checkpointed(worker, (work, "stale"), (again, "fresh")) == [work["id"]]
+
+
+async def test_a_checkpoint_that_cannot_be_kept_is_refused_by_its_field(ann: Caller, worker: Caller) -> None:
+    await ann.submit()
+    [work] = await claimed(worker)
+    good = {"claim": work["claim"], "value": 1}
+    for wrong, field in (
+        ({"claim": "x", "value": 1}, "checkpoints[1].claim"),
+        ({"claim": work["claim"]}, "checkpoints[1].value"),
+        ({"claim": work["claim"], "value": "x" * 65_535}, "checkpoints[1].value"),
+    ):
+        body = {"worker_id": ME, "checkpoints": [good, wrong]}
+        assert (await worker.post("/work/checkpoint", body)).refused(422, field)
+
+    await finished(worker, ending(work, "released"))
+    assert (await claimed(worker))[0]["last_checkpoint"] is None, "all of a request or nothing"
 
 
 # What is not as it should be

@@ -45,15 +45,15 @@ async def test_a_database_from_the_future_is_refused(dsn: str) -> None:
 
 async def test_partitions_are_there_ahead_of_time_and_go_when_old(store: PostgresStore, clock: FakeClock) -> None:
     keep = timedelta(days=30)
-    assert await store.maintain(keep=keep) == 8
+    assert await store.maintain(keep=keep) == 12
     assert await store.maintain(keep=keep) == 0
     names = await _partitions(store)
-    assert {"history_20270104", "history_20270107", "attempts_20270104"} <= names
+    assert {"history_20270104", "history_20270107", "attempts_20270104", "logs_20270104"} <= names
 
     clock.advance(days=40)
     await store.maintain(keep=keep)
 
-    assert not {"history_20270104", "attempts_20270107"} & await _partitions(store)
+    assert not {"history_20270104", "attempts_20270107", "logs_20270105"} & await _partitions(store)
 
 
 async def _partitions(store: PostgresStore) -> set[str]:

@@ -28,6 +28,9 @@ HOT_STATEMENTS = {
     "open_of_jobs": jobs.SQL.open_of_jobs,
     "still_held": work.SQL.still_held,
     "held": work.SQL.held,
+    "checkpoint": work.SQL.checkpoint,
+    "keep_logs": work.SQL.keep_logs,
+    "note_progress": work.SQL.note_progress,
     "end_pending": jobs.SQL.end_pending,
     "unplanned": planning.SQL.unplanned,
     "plan": planning.SQL.plan,
@@ -44,7 +47,7 @@ HOT_STATEMENTS = {
     "ask_to_stop": backfills.SQL.ask_to_stop,
     "change_recurring": jobs.SQL.change_recurring,
 }
-SHARDED = ("executions", "jobs", "history", "attempts", "dead_letters")
+SHARDED = ("executions", "jobs", "history", "attempts", "dead_letters", "logs", "progress")
 # Which index may be used for which table; `None` is a look-up by ctid.
 ALLOWED: dict[str, dict[str, set[str | None]]] = {
     "claim": {"executions": {"executions_ready", None}},
@@ -61,6 +64,9 @@ ALLOWED: dict[str, dict[str, set[str | None]]] = {
     "open_of_jobs": {"executions": {"executions_pkey"}},
     "still_held": {"executions": {"executions_pkey"}},
     "held": {"executions": {"executions_held"}},
+    "checkpoint": {"executions": {"executions_pkey", None}},
+    "keep_logs": {},
+    "note_progress": {},
     "end_pending": {"executions": {"executions_pkey", None}},
     "unplanned": {"jobs": {"jobs_unplanned"}, "executions": {"executions_pkey", "executions_waiting"}},
     "plan": {"jobs": {"jobs_pkey", None}},

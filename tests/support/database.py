@@ -75,7 +75,7 @@ async def _empty(dsn: str) -> None:
     try:
         tables = (
             "executions, jobs, history, attempts, dead_letters, names, lanes, workers, api_keys, calendars, revisions,"
-            " backfills"
+            " backfills, logs, progress"
         )
         await connection.execute(f"truncate {tables} restart identity")
         await connection.execute("update cluster set shards = 1")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from rota.cli import backfill, calendars, cron, doctor, jobs, keys, show
+from rota.cli import backfill, calendars, cron, doctor, jobs, keys, logs, show
 from rota.cli.connect import Data, Database, dsn_of, use_data
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
@@ -124,6 +124,7 @@ app.command("jobs")(jobs.list_jobs)
 app.command()(jobs.job)
 app.command()(jobs.executions)
 app.command()(jobs.execution)
+app.command()(logs.logs)
 app.command()(jobs.cancel)
 app.command()(jobs.reschedule)
 app.command()(jobs.run)

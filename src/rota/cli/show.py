@@ -20,6 +20,7 @@ from rota.api import (
     JobView,
     LedgerView,
     LineView,
+    LogLineView,
     WorkerView,
 )
 from rota.model.keys import ApiKey
@@ -184,6 +185,7 @@ def execution(detail: ExecutionDetail) -> None:
     pairs: list[tuple[str, Cell]] = [
         ("id", e.id), ("status", status(e.status)), ("due", moment(e.due_at)), ("started", moment(e.started_at)),
         ("finished", moment(e.finished_at)), ("attempt", f"{e.attempt} ({e.failures} failed)"),
+        ("progress", f"{e.progress.fraction:.0%} {e.progress.note}".strip() if e.progress else ""),
         ("worker", e.worker_id or ""), ("error", e.error or ""),
         ("result", "" if e.result is None else shown(e.result)),
     ]  # fmt: skip
@@ -193,6 +195,10 @@ def execution(detail: ExecutionDetail) -> None:
     for attempt in detail.attempts:
         line = f"  attempt {attempt.attempt} {attempt.verdict} {moment(attempt.ended_at)} {first_line(attempt.error)}"
         out.print(Text(line))
+
+
+def log_line(line: LogLineView) -> None:
+    out.print(Text(f"{moment(line.at)} #{line.attempt} {line.text}"), soft_wrap=True)
 
 
 def _pairs(pairs: Iterable[tuple[str, Cell]]) -> None:

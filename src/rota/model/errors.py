@@ -9,6 +9,7 @@ RotaError
 ├── NotFound               no such thing, or not yours                   404
 ├── Conflict               its state forbids it                          409
 ├── TooLarge               more than we take in one request              413
+├── Superseded             another attempt has taken this one's place    (raised in tasks)
 └── StoreError
     ├── StoreUnavailable   worth trying again                            503
     ├── SchemaMismatch     the database is of another version            500
@@ -63,6 +64,10 @@ class Conflict(RotaError):
 
 class TooLarge(RotaError):
     pass
+
+
+class Superseded(RotaError):
+    """This attempt no longer holds its execution: whatever it does now, another one does it again."""
 
 
 class StoreError(RotaError):

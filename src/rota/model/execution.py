@@ -12,8 +12,11 @@ from msgspec import Struct
 
 from rota.model.definition import Definition
 from rota.model.errors import InvalidField
+from rota.model.progress import Progress
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Bytes of JSON.
+MOST_CHECKPOINT = 64 * 1024
 _MILLISECOND = timedelta(milliseconds=1)
 _PUBLIC_ID = re.compile(
     r"(-?\d{1,15})-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(\d{1,9}))?", re.ASCII
@@ -92,6 +95,8 @@ class Claimed(Struct, frozen=True):
     lease_id: int
     start_within: float | None = None
     deadline_in: float | None = None
+    # What the attempts before this one have left, as JSON; only a claim brings it.
+    checkpoint: str | None = None
 
     @property
     def key(self) -> ExecutionKey:
@@ -139,6 +144,32 @@ class Ending(Struct, frozen=True, kw_only=True):
         return ExecutionKey(self.job_id, self.fires_at, self.run)
 
 
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """Where an attempt has got to, as JSON for the one after it."""
+
+    job_id: UUID
+    fires_at: datetime
+    run: int
+    attempt: int
+    lease_id: int
+    value: str
+
+    @property
+    def key(self) -> ExecutionKey:
+        return ExecutionKey(self.job_id, self.fires_at, self.run)
+
+
+def checkpoint_of(claimed: Claimed, value: str) -> Checkpoint:
+    return Checkpoint(
+        job_id=claimed.job_id,
+        fires_at=claimed.fires_at,
+        run=claimed.run,
+        attempt=claimed.attempt,
+        lease_id=claimed.lease_id,
+        value=value,
+    )
+
+
 class Execution(Struct, frozen=True, kw_only=True):
     """An execution as people see it."""
 
@@ -161,6 +192,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     skipped_because: str | None = None
     skipped_to: datetime | None = None
     skipped_count: int | None = None
+    progress: Progress | None = None
 
     @property
     def key(self) -> ExecutionKey:

@@ -12,8 +12,10 @@ from rota.api import (
     ExecutionView,
     JobView,
     LineView,
+    LogLineView,
     MisfireView,
     PauseView,
+    ProgressView,
     RateView,
     SkippedView,
     WorkerView,
@@ -23,6 +25,8 @@ from rota.model.execution import Attempt, Execution
 from rota.model.instants import print_instant
 from rota.model.job import Job, Pause
 from rota.model.ledger import Line
+from rota.model.log import LogLine
+from rota.model.progress import Progress
 from rota.model.rules import Rules
 from rota.model.schedule import ScheduleText, schedule_text
 from rota.model.worker import Worker
@@ -119,8 +123,13 @@ def execution_view(e: Execution) -> ExecutionView:
         result=msgspec.Raw(e.result.encode()) if e.result is not None else None,
         parameters=msgspec.Raw(d.parameters.encode()),
         skipped=_skipped(e),
+        progress=_progress(e.progress) if e.progress else None,
         created_at=print_instant(e.created_at),
     )
+
+
+def _progress(progress: Progress) -> ProgressView:
+    return ProgressView(progress.fraction, progress.note, print_instant(progress.at))
 
 
 def _skipped(e: Execution) -> SkippedView | None:
@@ -153,6 +162,10 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         started_at=_instant(attempt.started_at),
         ended_at=print_instant(attempt.ended_at),
     )
+
+
+def log_line_view(line: LogLine) -> LogLineView:
+    return LogLineView(line.attempt, line.seq, print_instant(line.at), line.text)
 
 
 def worker_view(worker: Worker) -> WorkerView:

@@ -7,16 +7,18 @@ from uuid import UUID
 import msgspec
 from starlette.responses import Response
 
-from rota.api import ExecutionDetail, ExecutionsView, RedriveView, RefusedView, WorkersView
+from rota.api import ExecutionDetail, ExecutionsView, LogsView, RedriveView, RefusedView, WorkersView
 from rota.model.errors import Conflict, InvalidField, NotFound, quoted
 from rota.model.execution import Execution, ExecutionKey, Status, statuses_named
+from rota.model.log import LogPosition
 from rota.model.query import ExecutionFilter, Page, Slice, print_token
-from rota.server.answers import attempt_view, execution_view, worker_view
+from rota.server.answers import attempt_view, execution_view, log_line_view, worker_view
 from rota.server.bodies import RedriveBody
 from rota.server.http import Call, answer
 from rota.server.jobs import instant_in, job_of, page_in
 
 LIST = ("worker_id", "user_id", "status", "job_id", "task_id", "start_time", "end_time", "limit", "page_token")
+LOGS = ("attempt", "after", "limit")
 OF_JOB = ("status", "start_time", "end_time", "limit", "page_token")
 LETTERS = ("user_id", "task_id", "start_time", "end_time", "limit", "page_token")
 REDRIVEN_AT_ONCE = 1000
@@ -70,6 +72,25 @@ async def look(call: Call) -> Response:
     execution = await _execution_of(call)
     attempts = await call.store.attempts(execution.key)
     return answer(ExecutionDetail(execution_view(execution), [attempt_view(attempt) for attempt in attempts]))
+
+
+async def logs(call: Call) -> Response:
+    asked = call.query()
+    limit = page_in(asked).limit
+    after = LogPosition.parse(asked["after"]) if "after" in asked else LogPosition()
+    attempt = _attempt(asked["attempt"]) if "attempt" in asked else None
+    execution = await _execution_of(call)
+    # One more than asked for tells whether there is a next page.
+    found = await call.store.logs(execution.key, attempt=attempt, after=after, limit=limit + 1)
+    lines = found[:limit]
+    more = str(lines[-1].position) if len(found) > limit else None
+    return answer(LogsView([log_line_view(line) for line in lines], more))
+
+
+def _attempt(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidField("attempt", "must be a whole number")
+    return int(text)
 
 
 async def _execution_of(call: Call) -> Execution:

@@ -20,6 +20,8 @@ DESCRIPTIONS = {
     "end_time": "Firing at or before this ISO 8601 instant.",
     "limit": "Rows a page, 1 to 1000; 50 unless said otherwise.",
     "page_token": "The next_page_token of the page before.",
+    "attempt": "Only this attempt's lines.",
+    "after": "Only what comes after this place, `<attempt>-<seq>`.",
     "Idempotency-Key": "Sent again with the same body it gives the first job again; kept for 24 hours.",
 }
 

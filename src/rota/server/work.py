@@ -16,7 +16,7 @@ from starlette.responses import Response
 from rota.loop import pause
 from rota.model.definition import policy_of
 from rota.model.errors import Conflict, InvalidField
-from rota.model.execution import Claimed, ExecutionKey
+from rota.model.execution import MOST_CHECKPOINT, Claimed, ExecutionKey, checkpoint_of
 from rota.model.instants import print_instant
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut, ending_for
 from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker
@@ -52,6 +52,7 @@ class ClaimedOut(Struct, frozen=True):
     fires_at: str
     due_in: float
     timeout: float
+    last_checkpoint: Any
     claim: str
 
 
@@ -95,6 +96,24 @@ class FinishBody(Struct, frozen=True, forbid_unknown_fields=True):
     endings: Annotated[list[EndingBody], Meta(max_length=1000)]
 
 
+class CheckpointIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """`claim` is the text that came with the execution, `value` JSON of up to 64 KiB for the next attempt."""
+
+    claim: str
+    value: Any
+
+
+class CheckpointBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    checkpoints: Annotated[list[CheckpointIn], Meta(max_length=1000)]
+
+
+class CheckpointOut(Struct, frozen=True):
+    """The refused changed nothing: their lease was over."""
+
+    refused: list[str]
+
+
 class FinishOut(Struct, frozen=True):
     """The refused changed nothing: their lease was over."""
 
@@ -104,6 +123,7 @@ class FinishOut(Struct, frozen=True):
 _claim = msgspec.json.Decoder(ClaimBody)
 _renew = msgspec.json.Decoder(RenewBody)
 _finish = msgspec.json.Decoder(FinishBody)
+_checkpoint = msgspec.json.Decoder(CheckpointBody)
 _token = msgspec.msgpack.Decoder(Claimed)
 
 
@@ -163,24 +183,25 @@ def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
         fires_at=print_instant(claimed.fires_at),
         due_in=max(0.0, claimed.due_in),
         timeout=policy_of(claimed.policy).timeout,
+        last_checkpoint=None if claimed.checkpoint is None else msgspec.Raw(claimed.checkpoint.encode()),
         claim=_claim_text(claimed, secret),
     )
 
 
 def _claim_text(claimed: Claimed, secret: bytes) -> str:
     """All that the ending needs, signed, so that nobody has to look it up: the worker sends it back as it is."""
-    slim = msgspec.msgpack.encode(msgspec.structs.replace(claimed, parameters=""))
+    slim = msgspec.msgpack.encode(msgspec.structs.replace(claimed, parameters="", checkpoint=None))
     return base64.urlsafe_b64encode(_signature(slim, secret) + slim).decode()
 
 
-def _claim_in(text: str, place: int, secret: bytes) -> Claimed:
+def _claim_in(text: str, field: str, secret: bytes) -> Claimed:
     try:
         signed = base64.urlsafe_b64decode(text.encode("ascii"))
     except (binascii.Error, ValueError):
         signed = b""
     signature, slim = signed[:SIGNATURE], signed[SIGNATURE:]
     if not hmac.compare_digest(signature, _signature(slim, secret)):
-        raise InvalidField(f"endings[{place}].claim", "is not the text that came with an execution")
+        raise InvalidField(field, "is not the text that came with an execution")
     return _token.decode(slim)
 
 
@@ -197,10 +218,26 @@ async def renew(call: Call) -> Response:
     return answer(RenewOut(renewal.alive, _texts(renewal.cancelled), _texts(renewal.terminated)))
 
 
+async def checkpoint(call: Call) -> Response:
+    body, _ = await call.body(_checkpoint, MANY)
+    secret = await call.services.claim_secret()
+    claims = [_claim_in(told.claim, f"checkpoints[{n}].claim", secret) for n, told in enumerate(body.checkpoints)]
+    values = [_checkpoint_value(told.value, f"checkpoints[{n}].value") for n, told in enumerate(body.checkpoints)]
+    checkpoints = [checkpoint_of(claimed, value) for claimed, value in zip(claims, values, strict=True)]
+    return answer(CheckpointOut([str(refused.key) for refused in await call.store.checkpoint(checkpoints)]))
+
+
+def _checkpoint_value(value: Any, field: str) -> str:
+    text = msgspec.json.encode(value)
+    if len(text) > MOST_CHECKPOINT:
+        raise InvalidField(field, f"has {len(text)} bytes of JSON; {MOST_CHECKPOINT} are kept at most")
+    return text.decode()
+
+
 async def finish(call: Call) -> Response:
     body, _ = await call.body(_finish, MANY)
     secret = await call.services.claim_secret()
-    claims = [_claim_in(ending.claim, place, secret) for place, ending in enumerate(body.endings)]
+    claims = [_claim_in(ending.claim, f"endings[{place}].claim", secret) for place, ending in enumerate(body.endings)]
     endings = [
         ending_for(claimed, _outcome(told, claimed, place), worker_id=body.worker_id, started_ago=told.started_ago)
         for place, (told, claimed) in enumerate(zip(body.endings, claims, strict=True))

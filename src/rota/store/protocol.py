@@ -18,11 +18,13 @@ from rota.model.backfill import Backfill, NewBackfill, Portion, Runs, Unfilled
 from rota.model.calendar import Calendar, NamedCalendar
 from rota.model.capacity import Capacity
 from rota.model.definition import Definition
-from rota.model.execution import Attempt, Claimed, Ending, Execution, ExecutionKey, Lapsed
+from rota.model.execution import Attempt, Checkpoint, Claimed, Ending, Execution, ExecutionKey, Lapsed
 from rota.model.job import IdempotencyKey, Job, NewJob
 from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.ledger import Accounts
+from rota.model.log import LogLine, LogPosition, NewLine
 from rota.model.policy import Plan, Unplanned
+from rota.model.progress import NewProgress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
 from rota.model.rules import Rules
 from rota.model.schedule import Recurring
@@ -135,6 +137,18 @@ class WorkSource(Protocol):
         Safe to repeat: an ending that was applied before is not refused.
         """
 
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Keep each whose (attempt, lease) still holds, for the next one. Returns the refused: they changed nothing.
+
+        Of several of one attempt the last counts. Safe to repeat.
+        """
+
+    async def keep_logs(self, lines: Sequence[NewLine]) -> None:
+        """Lines of attempts, whoever holds the execution by now. Told twice they are shown once."""
+
+    async def note_progress(self, progress: Sequence[NewProgress]) -> None:
+        """Shown as long as that very attempt runs; may be lost at any time."""
+
     async def retire(self, worker_id: str) -> None:
         """The worker has nothing left and is gone for good."""
 
@@ -209,6 +223,9 @@ class Store(WorkSource, Protocol):
     async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def find_letters(self, keys: Sequence[ExecutionKey]) -> list[Execution]: ...
     async def attempts(self, key: ExecutionKey) -> list[Attempt]: ...
+    async def logs(self, key: ExecutionKey, *, attempt: int | None, after: LogPosition, limit: int) -> list[LogLine]:
+        """What the attempts of an execution have logged, or one of them, in order."""
+
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def workers(self) -> list[Worker]: ...
 

@@ -14,15 +14,18 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import uvloop
 
 from rota.loop import uptime
 from rota.model.errors import RotaError
 from rota.model.retry import HandedBack, Outcome
 from rota.worker.builtin import builtin
+from rota.worker.capture import capture
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
 from rota.worker.tasks import App, load_app
+from rota.worker.voice import Outbox, Voice
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
 
 THREADS = 1000
@@ -42,6 +45,7 @@ class Child:
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
+        self._outbox = Outbox(channel.send)
         channel.send(Reports(tasks=sorted(self._app.tasks)))
         await self.gone.wait()
 
@@ -55,6 +59,8 @@ class Child:
                 self._waiting[start.slot] = loop.call_later(start.at - now, self._begin_waiting, start)
         for slot in orders.cancel:
             self._cancel(slot)
+        for kept in orders.kept:
+            self._outbox.answered(kept)
         if orders.drain:
             for slot in list(self._waiting):
                 self._hand_back(slot)
@@ -77,13 +83,16 @@ class Child:
             attempt=start.attempt,
             fires_at=start.fires_at,
             fence=start.attempt,
+            last_checkpoint=None if start.checkpoint is None else msgspec.json.decode(start.checkpoint),
+            _voice=(voice := Voice(self._outbox, start.slot)),
         )
-        self._running[start.slot] = asyncio.create_task(self._execute(start, context)), context
+        self._running[start.slot] = asyncio.create_task(self._execute(start, context, voice)), context
 
-    async def _execute(self, start: Start, context: Context) -> None:
+    async def _execute(self, start: Start, context: Context, voice: Voice) -> None:
         started_at = time.monotonic()
         task = self._app.tasks.get(start.task_id)
         outcome = await execute(task, start.parameters, start.timeout, self._threads, context)
+        voice.end()
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
 
@@ -106,7 +115,8 @@ class Child:
         self._ended.append(Report(slot, outcome, started_at))
 
     def _flush(self) -> None:
-        self._channel.send(Reports(ended=self._ended))
+        # With all they have said: it is to be kept before they are known to have ended.
+        self._channel.send(Reports(ended=self._ended, lines=self._outbox.take_lines()))
         self._ended = []
 
 
@@ -148,6 +158,7 @@ def main() -> None:
         _say_broken(end, error)
         return
     app.include(builtin)
+    capture()
     uvloop.run(Child(app).run(end))
     # Threads of tasks may still be running; the supervisor is gone and their work is not ours any more.
     os._exit(0)

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,8 +22,9 @@ from rota.model.definition import policy_of
 from rota.model.errors import Invalid
 from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
+from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
-from rota.worker.wire import Channel, Orders, Reports, Start
+from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
 
@@ -47,18 +50,27 @@ class Attempt(Struct):
     resources: dict[str, float]
 
 
-Told = Callable[[Claimed, Outcome, "float | None"], None]
+class Listener(Protocol):
+    """Hears what attempts say while they run, and how they ended."""
+
+    def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None: ...
+    def asked(self, question: Question) -> None: ...
+    def logged(self, claimed: Claimed, line: Line) -> None: ...
+    def progressed(self, claimed: Claimed, fraction: float, note: str) -> None: ...
 
 
 class ChildProcess:
     """The supervisor's view of one child."""
 
-    def __init__(self, process: subprocess.Popen[bytes], told: Told, lost: Callable[[ChildProcess], None]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], listener: Listener, lost: Callable[[ChildProcess], None]
+    ) -> None:
         self.process = process
         self.attempts: dict[int, Attempt] = {}
         self.tasks: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self.condemned_at: float | None = None
-        self._told = told
+        self._listener = listener
+        self._told = listener.told
         self._lost = lost
         self._next_slot = 0
         self.channel: Channel | None = None
@@ -89,6 +101,7 @@ class ChildProcess:
                     claimed.user_id,
                     claimed.attempt,
                     claimed.fires_at,
+                    claimed.checkpoint,
                 )
             )
         self._send(Orders(start=orders))
@@ -123,10 +136,32 @@ class ChildProcess:
             self.tasks.set_result(reports.tasks)
         if reports.broken is not None and not self.tasks.done():
             self.tasks.set_exception(WorkerBroken(f"The app cannot be loaded: {reports.broken}"))
+        for line in reports.lines:
+            if (speaker := self.attempts.get(line.slot)) is not None:
+                self._listener.logged(speaker.claimed, line)
+        for progress in reports.progress:
+            if (speaker := self.attempts.get(progress.slot)) is not None:
+                self._listener.progressed(speaker.claimed, progress.fraction, progress.note)
+        for asked in reports.asked:
+            self._ask(asked)
         for report in reports.ended:
             attempt = self.attempts.pop(report.slot, None)
             if attempt is not None:
                 self._told(attempt.claimed, report.outcome, report.started_at)
+
+    def _ask(self, asked: Asked) -> None:
+        attempt = self.attempts.get(asked.slot)
+        is_open, answer = partial(self._runs, asked.slot), partial(self._answer, asked.number)
+        if attempt is None:
+            answer(SUPERSEDED, True)
+        else:
+            self._listener.asked(Question(attempt.claimed, asked.value, is_open, answer))
+
+    def _runs(self, slot: int) -> bool:
+        return slot in self.attempts
+
+    def _answer(self, number: int, problem: str | None, superseded: bool) -> None:
+        self._send(Orders(kept=[Kept(number, problem, superseded)]))
 
     def is_overdue(self, now: float) -> bool:
         """Some attempt here should be over and is not; the process itself has to go."""
@@ -167,10 +202,11 @@ class ChildProcess:
 
 
 class Children:
-    def __init__(self, app: str | None, count: int, told: Told) -> None:
+    def __init__(self, app: str | None, count: int, listener: Listener) -> None:
         self._app = app
         self._count = count
-        self._told = told
+        self._listener = listener
+        self._told = listener.told
         self._all: list[ChildProcess] = []
         self._closing = False
         self._births: set[asyncio.Task[None]] = set()
@@ -206,7 +242,7 @@ class Children:
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
         theirs.close()
-        child = ChildProcess(process, self._told, self._replace)
+        child = ChildProcess(process, self._listener, self._replace)
         loop = asyncio.get_running_loop()
         _, child.channel = await loop.create_connection(lambda: Channel(Reports, child.received, child.gone), sock=ours)
         return child

@@ -1,12 +1,20 @@
-"""What task code may know about the attempt it is."""
+"""What task code may know of the attempt it is, and what it may say while it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from rota.model.errors import Conflict
+from rota.model.execution import MOST_CHECKPOINT
+from rota.model.log import storable
+from rota.model.progress import MOST_NOTE
+from rota.worker.voice import KEPT, Voice
 
 
 @dataclass(slots=True)
@@ -14,7 +22,8 @@ class Context:
     """Given to a task whose function takes a parameter named `ctx`, and to any code below it by `rota.context()`.
 
     `fence` grows with every attempt of an execution: a database that remembers the highest it has seen can refuse a
-    zombie's writes. `cancelled` turns true when the execution is to stop.
+    zombie's writes. `cancelled` turns true when the execution is to stop. `last_checkpoint` is what the attempts before
+    this one have left, None if nothing.
     """
 
     execution_id: str
@@ -25,6 +34,35 @@ class Context:
     fires_at: datetime
     fence: int
     cancelled: bool = False
+    last_checkpoint: Any = None
+    # Without one, as in tests that call a task by hand, nobody hears what is said.
+    _voice: Voice | None = field(default=None, repr=False, compare=False)
+
+    def checkpoint(self, value: Any) -> Awaitable[None]:
+        """Durable on return, for the next attempt: `await` it in async code; in a thread the call itself waits.
+
+        JSON of up to 64 KiB. Raises `rota.Superseded` when this attempt no longer holds its execution.
+        """
+        text = _checkpoint_text(value)
+        return KEPT if self._voice is None else self._voice.checkpoint(text)
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """How far it is, from 0 to 1, for whoever looks while it runs. Cheap: only the newest word counts."""
+        if self._voice is not None:
+            self._voice.progress(min(1.0, max(0.0, fraction)), storable(str(note)[:MOST_NOTE]))
+
+    def log(self, *values: object, **fields: object) -> None:
+        """A line for the log of this attempt: `ctx.log("fetched", url, rows=7)`."""
+        self.take_down(None, " ".join([*map(str, values), *(f"{name}={value}" for name, value in fields.items())]))
+
+    def take_down(self, stream: str | None, text: str) -> None:
+        """A line by itself, or a piece of what comes on a stream."""
+        if self._voice is None:
+            return
+        if stream is None:
+            self._voice.log(text)
+        else:
+            self._voice.write(stream, text)
 
 
 CURRENT: ContextVar[Context] = ContextVar("rota-context")
@@ -36,3 +74,13 @@ def context() -> Context:
         return CURRENT.get()
     except LookupError:
         raise Conflict("There is no context here: this code does not run in a task of a worker.") from None
+
+
+def _checkpoint_text(value: Any) -> str:
+    try:
+        text = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the checkpoint cannot be kept as JSON: {error}") from None
+    if len(text) > MOST_CHECKPOINT:
+        raise ValueError(f"the checkpoint has {len(text)} bytes of JSON; {MOST_CHECKPOINT} are kept at most")
+    return text.decode()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rota.model.log import storable
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.context import CURRENT, Context
 from rota.worker.tasks import GiveUp, RetryLater, Task
@@ -114,6 +115,6 @@ def printable(error: BaseException) -> str:
 
 
 def _storable(text: str) -> str:
-    """PostgreSQL takes no NUL and no lone surrogates; the end of a traceback tells the most."""
-    clean = text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+    """The end of a traceback tells the most."""
+    clean = storable(text)
     return clean if len(clean) <= MOST_ERROR else "…" + clean[-MOST_ERROR:]

@@ -12,6 +12,7 @@ from rota.model.errors import StoreError, StoreUnavailable
 from rota.model.execution import Claimed, Ending, Verdict
 from rota.model.retry import Outcome, ending_for
 from rota.store.protocol import WorkSource
+from rota.worker.scribe import Scribe
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,9 @@ GATHER = 0.003
 
 
 class Reporter:
-    def __init__(self, source: WorkSource, worker_id: str) -> None:
+    def __init__(self, source: WorkSource, worker_id: str, scribe: Scribe) -> None:
         self._source = source
+        self._scribe = scribe
         self._worker_id = worker_id
         self._waiting: list[tuple[Claimed, Outcome, float | None]] = []
         self._telling: list[tuple[Claimed, Outcome, float | None]] = []
@@ -55,6 +57,9 @@ class Reporter:
             self._something.clear()
         if not batch:
             return
+        # First what they have logged: who sees that an attempt has ended finds all of it.
+        if self._scribe.has_lines:
+            await self._scribe.settle()
         now = time.monotonic()
         endings = [
             ending_for(

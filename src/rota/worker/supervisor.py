@@ -18,11 +18,15 @@ from rota.model.execution import Claimed
 from rota.model.retry import Outcome
 from rota.model.worker import RENEWAL, NewWorker
 from rota.store.protocol import WorkSource
+from rota.worker.checkpointer import Checkpointer, Question
 from rota.worker.children import Children
 from rota.worker.claimer import Claimer
+from rota.worker.gauge import Gauge
 from rota.worker.keeper import Keeper
 from rota.worker.machine import machine
 from rota.worker.reporter import Reporter
+from rota.worker.scribe import Scribe
+from rota.worker.wire import Line
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +71,27 @@ class _Life:
         self._woken = woken
         self._settings = settings
         self._id = f"w-{secrets.token_hex(5)}"
-        self._reporter = Reporter(source, self._id)
-        self._children = Children(settings.app, settings.children, self._told)
+        self._scribe = Scribe(source)
+        self._reporter = Reporter(source, self._id, self._scribe)
+        self._children = Children(settings.app, settings.children, self)
+        self._checkpointer = Checkpointer(source)
+        self._gauge = Gauge(source)
         self._claimer: Claimer | None = None
 
-    def _told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
+    def told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
+        self._gauge.forget(claimed)
         self._reporter.tell(claimed, outcome, started_at)
         if self._claimer is not None:
             self._claimer.freed.set()
+
+    def asked(self, question: Question) -> None:
+        self._checkpointer.ask(question)
+
+    def logged(self, claimed: Claimed, line: Line) -> None:
+        self._scribe.take_down(claimed, line)
+
+    def progressed(self, claimed: Claimed, fraction: float, note: str) -> None:
+        self._gauge.show(claimed, fraction, note)
 
     async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         keeper = Keeper(self._source, self._id, self._children)
@@ -118,6 +135,10 @@ class _Life:
             telling = duties.create_task(self._reporter.run())
             duties.create_task(repeat(keeper.renew, every=RENEWAL.total_seconds(), stop=over, name="keeper"))
             duties.create_task(repeat(keeper.watch, every=0.25, stop=over, name="watch"))
+            marks = self._checkpointer
+            duties.create_task(repeat(marks.step, every=0.2, stop=over, wake=marks.something, name="checkpointer"))
+            duties.create_task(repeat(self._scribe.step, every=0.1, stop=over, name="scribe"))
+            duties.create_task(repeat(self._gauge.step, every=1.0, stop=over, name="gauge"))
             duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
             claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
             await claiming

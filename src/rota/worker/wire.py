@@ -29,6 +29,15 @@ class Start(Struct, frozen=True, array_like=True):
     user_id: str
     attempt: int
     fires_at: datetime
+    checkpoint: str | None
+
+
+class Kept(Struct, frozen=True, array_like=True):
+    """The answer to a question: the checkpoint is durable, or what is wrong."""
+
+    number: int
+    problem: str | None
+    superseded: bool
 
 
 class Orders(Struct, frozen=True, array_like=True):
@@ -37,6 +46,7 @@ class Orders(Struct, frozen=True, array_like=True):
     start: list[Start] = []
     cancel: list[int] = []
     drain: bool = False
+    kept: list[Kept] = []
 
 
 class Report(Struct, frozen=True, array_like=True):
@@ -47,12 +57,38 @@ class Report(Struct, frozen=True, array_like=True):
     started_at: float | None
 
 
+class Asked(Struct, frozen=True, array_like=True):
+    """A checkpoint to be kept; whoever asked waits for the answer."""
+
+    slot: int
+    number: int
+    value: str
+
+
+class Progressed(Struct, frozen=True, array_like=True):
+    slot: int
+    fraction: float
+    note: str
+
+
+class Line(Struct, frozen=True, array_like=True):
+    """What an attempt has logged, and when by the monotonic clock."""
+
+    slot: int
+    seq: int
+    at: float
+    text: str
+
+
 class Reports(Struct, frozen=True, array_like=True):
     """From a child. The first one names the tasks it knows, or why it cannot work."""
 
     ended: list[Report] = []
     tasks: list[str] | None = None
     broken: str | None = None
+    lines: list[Line] = []
+    asked: list[Asked] = []
+    progress: list[Progressed] = []
 
 
 class Channel(asyncio.Protocol):

@@ -98,7 +98,7 @@ class Planning:
         days = [(now + timedelta(days=ahead)).date() for ahead in range(4)]
         names = await self.db.fetch(SQL.partitions)
         done = 0
-        for parent, column in (("history", "finished_at"), ("attempts", "ended_at")):
+        for parent, column in (("history", "finished_at"), ("attempts", "ended_at"), ("logs", "at")):
             there = {row["name"] for row in names}
             wanted = {f"{parent}_{day:%Y%m%d}": day for day in days}
             for name in wanted.keys() - there:
@@ -112,6 +112,7 @@ class Planning:
         await self.db.fetch(SQL.forget_revisions, self.db.time, keep)
         await self.db.fetch(GATES.forget, self.db.time)
         await self.db.fetch(SQL.forget_backfills, self.db.time, keep)
+        await self.db.fetch(SQL.forget_progress)
         await self.db.fetch(SQL.forget_workers, self.db.time, list(range(await self.db.shards())))
         return done
 

@@ -6,7 +6,7 @@ ended rows in one snapshot: a walk meets every row that was there when it began 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import product
 from typing import Any, TypeVar
@@ -14,11 +14,14 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from rota.model.definition import Definition, policy_of
 from rota.model.execution import Attempt, Execution, ExecutionKey, Status, Verdict
 from rota.model.job import Job, JobStatus, Pause, one_shot_job, shard_of
 from rota.model.ledger import Accounts, Revision
+from rota.model.log import LogLine, LogPosition
+from rota.model.progress import Progress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
 from rota.model.rules import rules_of
 from rota.model.schedule import Recurring
@@ -58,13 +61,32 @@ class Reading:
 
     async def _latest(self, shard: int, job_ids: Sequence[UUID]) -> dict[UUID, Execution]:
         rows = await self.db.look(_LATEST, shard, job_ids, self.db.time)
-        return {row["job_id"]: _execution(row) for row in rows}
+        return {run.job_id: run for run in await self._with_progress(map(_execution, rows))}
+
+    async def _with_progress(self, executions: Iterable[Execution]) -> list[Execution]:
+        """Those that run with how far they are; only for them is it looked up."""
+        found = list(executions)
+        running = [e for e in found if e.status is Status.RUNNING]
+        progress: dict[ExecutionKey, Progress] = {}
+        for shard in {shard_of(e.job_id) for e in running}:
+            mine = [(*e.key, e.attempt) for e in running if shard_of(e.job_id) == shard]
+            columns = [list(column) for column in zip(*mine, strict=True)]
+            rows = await self.db.look(SQL.progress, shard, *columns)
+            progress |= {ExecutionKey(*row[:3]): Progress(*row[3:]) for row in rows}
+        return [replace(e, progress=progress[e.key]) if e.key in progress else e for e in found]
 
     async def jobs(self, where: JobFilter, page: Page) -> Slice[Job]:
         rows = await _Listing(where.statuses, page).jobs(self.db, where)
         listed = rows[: page.limit]
         recurring = {job.id: job for job in await self.find_jobs([row["job_id"] for row in listed if row["is_job"]])}
-        jobs = [recurring[row["job_id"]] if row["is_job"] else one_shot_job(_execution(row)) for row in listed]
+        runs = await self._with_progress(_execution(row) for row in listed if not row["is_job"])
+        one_shots = {run.key: one_shot_job(run) for run in runs}
+        jobs = [
+            recurring[row["job_id"]]
+            if row["is_job"]
+            else one_shots[ExecutionKey(row["job_id"], row["fires_at"], row["run"])]
+            for row in listed
+        ]
         return _slice(jobs, rows, page)
 
     async def accounts(self, job_id: UUID, *, start: datetime, end: datetime, limit: int) -> Accounts | None:
@@ -98,12 +120,12 @@ class Reading:
         for shard in {shard_of(key.job_id) for key in keys}:
             columns = zip(*(key for key in keys if shard_of(key.job_id) == shard), strict=True)
             rows = await self.db.look(query, shard, *(list(column) for column in columns), *more)
-            found |= {execution.key: execution for execution in map(_execution, rows)}
+            found |= {execution.key: execution for execution in await self._with_progress(map(_execution, rows))}
         return [found[key] for key in keys if key in found]
 
     async def executions(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
         rows = await _Listing(where.statuses, page).executions(self.db, where)
-        return _slice([_execution(row) for row in rows[: page.limit]], rows, page)
+        return _slice(await self._with_progress(map(_execution, rows[: page.limit])), rows, page)
 
     async def attempts(self, key: ExecutionKey) -> list[Attempt]:
         rows = await self.db.look(SQL.attempts, shard_of(key.job_id), *key)
@@ -119,6 +141,10 @@ class Reading:
             )
             for row in rows
         ]
+
+    async def logs(self, key: ExecutionKey, *, attempt: int | None, after: LogPosition, limit: int) -> list[LogLine]:
+        rows = await self.db.look(SQL.logs, shard_of(key.job_id), *key, *after, attempt, limit)
+        return [LogLine(*row) for row in rows]
 
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]:
         rows = await _Listing(None, page).dead_letters(self.db, where)

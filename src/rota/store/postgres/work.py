@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -14,8 +15,10 @@ import msgspec
 
 from rota.model.capacity import Capacity, Queued, less, needs_of, shares
 from rota.model.definition import policy_of
-from rota.model.execution import Claimed, Ending, ExecutionKey, Lapsed
+from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
+from rota.model.log import NewLine
+from rota.model.progress import NewProgress
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
@@ -25,6 +28,7 @@ SQL = Queries("work.sql")
 CLAIM = SQL.claim.format(take=SQL.take)
 CLAIM_IN_NEED = SQL.claim_in_need.format(take=SQL.take)
 _Fence = tuple[UUID, datetime, int, int, int]
+_Fenced = TypeVar("_Fenced", Ending, Checkpoint)
 TOO_LATE = "DeadlineExceeded: it was not done in time."
 # How often a row that keeps changing under our hands is looked at again.
 PATIENCE = 20
@@ -151,20 +155,37 @@ class Work:
         return refused
 
     async def _finish(self, shard: int, batch: list[Ending]) -> list[Ending]:
-        # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
-        batch.sort(key=lambda ending: ending.key)
-        left = await self._apply(shard, batch)
-        for _ in range(PATIENCE):
-            if not left:
-                return []
-            # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
-            held = await self.db.fetch(SQL.still_held, shard, *_fence(left))
-            if not held:
-                break
-            left = await self._apply(shard, left)
-        return await self._not_told_before(shard, left)
+        left = await self._settle(shard, batch, self._end)
+        return await self._not_told_before(shard, left) if left else []
 
-    async def _apply(self, shard: int, batch: list[Ending]) -> list[Ending]:
+    async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        # Of several of one attempt the last counts, and all go its way.
+        newest = {_fence_of(checkpoint): checkpoint for checkpoint in checkpoints}
+        refused: set[_Fence] = set()
+        for shard, batch in by_shard(newest.values()):
+            refused |= {_fence_of(checkpoint) for checkpoint in await self._settle(shard, batch, self._mark)}
+        return [checkpoint for checkpoint in checkpoints if _fence_of(checkpoint) in refused]
+
+    async def _settle(
+        self, shard: int, batch: list[_Fenced], apply: Callable[[int, list[_Fenced]], Awaitable[list[_Fenced]]]
+    ) -> list[_Fenced]:
+        """Those whose fence does not hold."""
+        # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
+        batch.sort(key=lambda fenced: fenced.key)
+        left = await apply(shard, batch)
+        for _ in range(PATIENCE):
+            # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
+            if not left or not await self.db.fetch(SQL.still_held, shard, *_fence(left)):
+                break
+            left = await apply(shard, left)
+        return left
+
+    async def _mark(self, shard: int, batch: list[Checkpoint]) -> list[Checkpoint]:
+        """Those that were not accepted."""
+        values = [checkpoint.value for checkpoint in batch]
+        return _without(batch, await self.db.fetch(SQL.checkpoint, shard, *_fence(batch), values))
+
+    async def _end(self, shard: int, batch: list[Ending]) -> list[Ending]:
         """Those that were not accepted."""
         rows = await self.db.fetch(
             SQL.finish,
@@ -186,6 +207,19 @@ class Work:
         verdicts = [ending.verdict.value for ending in left]
         errors = [ending.error for ending in left]
         return _without(left, await self.db.look(SQL.told_before, shard, *_fence(left), verdicts, errors))
+
+    async def keep_logs(self, lines: Sequence[NewLine]) -> None:
+        for shard in {shard_of(line.job_id) for line in lines}:
+            mine = [line for line in lines if shard_of(line.job_id) == shard]
+            columns = zip(*map(msgspec.structs.astuple, mine), strict=True)
+            await self.db.fetch(SQL.keep_logs, shard, *(list(column) for column in columns), self.db.time)
+
+    async def note_progress(self, progress: Sequence[NewProgress]) -> None:
+        for shard in {shard_of(each.job_id) for each in progress}:
+            # In key order, so that two who write the same rows cannot wait for each other.
+            mine = sorted(msgspec.structs.astuple(each) for each in progress if shard_of(each.job_id) == shard)
+            columns = [list(column) for column in zip(*mine, strict=True)]
+            await self.db.fetch(SQL.note_progress, shard, *columns, self.db.time)
 
     async def retire(self, worker_id: str) -> None:
         await self.db.renew(SQL.retire, worker_id, self.db.time)
@@ -212,27 +246,27 @@ def _beside(capacity: Capacity, claimed: Sequence[Claimed]) -> Capacity:
     return msgspec.structs.replace(capacity, free=less(capacity.free, taken))
 
 
-def by_shard(endings: Iterable[Ending]) -> Iterable[tuple[int, list[Ending]]]:
-    batches: defaultdict[int, list[Ending]] = defaultdict(list)
-    for ending in endings:
-        batches[shard_of(ending.job_id)].append(ending)
+def by_shard(told: Iterable[_Fenced]) -> Iterable[tuple[int, list[_Fenced]]]:
+    batches: defaultdict[int, list[_Fenced]] = defaultdict(list)
+    for each in told:
+        batches[shard_of(each.job_id)].append(each)
     return batches.items()
 
 
-def _fence(endings: Sequence[Ending]) -> tuple[list[object], ...]:
+def _fence(told: Sequence[Ending] | Sequence[Checkpoint]) -> tuple[list[object], ...]:
     return (
-        [ending.job_id for ending in endings],
-        [ending.fires_at for ending in endings],
-        [ending.run for ending in endings],
-        [ending.attempt for ending in endings],
-        [ending.lease_id for ending in endings],
+        [each.job_id for each in told],
+        [each.fires_at for each in told],
+        [each.run for each in told],
+        [each.attempt for each in told],
+        [each.lease_id for each in told],
     )
 
 
-def _fence_of(ending: Ending) -> _Fence:
-    return ending.job_id, ending.fires_at, ending.run, ending.attempt, ending.lease_id
+def _fence_of(told: Ending | Checkpoint) -> _Fence:
+    return told.job_id, told.fires_at, told.run, told.attempt, told.lease_id
 
 
-def _without(endings: list[Ending], rows: Sequence[asyncpg.Record]) -> list[Ending]:
+def _without(told: list[_Fenced], rows: Sequence[asyncpg.Record]) -> list[_Fenced]:
     fences = {tuple(row) for row in rows}
-    return [ending for ending in endings if _fence_of(ending) not in fences]
+    return [each for each in told if _fence_of(each) not in fences]

@@ -43,7 +43,7 @@ from (select from dead_letters limit $1) d;
 -- name: missing_partitions
 -- Of today and tomorrow, as `maintain` names them.
 select n.name
-from unnest(array['history', 'attempts']) as p (parent)
+from unnest(array['history', 'attempts', 'logs']) as p (parent)
 cross join unnest(array[0, 1]) as d (ahead)
 cross join lateral (
     select p.parent || to_char(now() at time zone 'UTC' + d.ahead * interval '1 day', '_YYYYMMDD') as name

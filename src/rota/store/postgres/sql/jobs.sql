@@ -411,7 +411,7 @@ letters as (
 again as (
     insert into executions (
         shard, job_id, fires_at, run, lane, due_at, user_id, task_id, queue, priority, parameters, policy,
-        recurring, exclusive, created_at, backfill_id, gate, deadline
+        recurring, exclusive, created_at, backfill_id, gate, deadline, checkpoint
     )
     select
         d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
@@ -420,7 +420,8 @@ again as (
         case when d.policy::jsonb ? 'gate' then -abs(d.lane) else d.lane end, asked.at, d.user_id, d.task_id, d.queue,
         d.priority, d.parameters, d.policy, d.recurring, d.exclusive, asked.at, d.backfill_id,
         d.policy::jsonb #>> '{gate,key}',
-        asked.at + (d.policy::jsonb ->> 'deadline')::float8 * interval '1 second'
+        asked.at + (d.policy::jsonb ->> 'deadline')::float8 * interval '1 second',
+        d.checkpoint
     from letters d
     cross join asked
     returning job_id, fires_at, run

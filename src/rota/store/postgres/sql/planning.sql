@@ -227,7 +227,7 @@ returning 1;
 select c.relname::text as name
 from pg_inherits i
 join pg_class c on c.oid = i.inhrelid
-where i.inhparent in ('history'::regclass, 'attempts'::regclass);
+where i.inhparent in ('history'::regclass, 'attempts'::regclass, 'logs'::regclass);
 
 -- name: forget_names
 -- A unique key is kept as long as its job is there to have it.
@@ -255,6 +255,19 @@ where until < coalesce($1::timestamptz, now()) - $2::interval;
 -- name: forget_backfills
 delete from backfills
 where ended_at < coalesce($1::timestamptz, now()) - $2::interval;
+
+-- name: forget_progress
+-- Of what no longer runs. A word that comes while we look may go too; the next one comes soon.
+delete from progress p
+where not exists (
+    select from executions e
+    where e.shard = p.shard
+      and e.job_id = p.job_id
+      and e.fires_at = p.fires_at
+      and e.run = p.run
+      and e.attempt = p.attempt
+      and e.worker_id is not null
+);
 
 -- name: forget_workers
 -- Long gone, and holding nothing.

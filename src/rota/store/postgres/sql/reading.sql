@@ -238,6 +238,33 @@ where a.shard = $1
 order by a.attempt, a.ended_at
 limit 1000;
 
+-- name: progress
+-- Of these attempts, and not of those before them.
+select p.job_id, p.fires_at, p.run, p.fraction, p.note, p.at
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[]) as t (job_id, fires_at, run, attempt)
+cross join lateral (
+    select *
+    from progress p
+    where p.shard = $1
+      and p.job_id = t.job_id
+      and p.fires_at = t.fires_at
+      and p.run = t.run
+      and p.attempt = t.attempt
+) p;
+
+-- name: logs
+-- A line that was written twice is told once.
+select distinct on (l.attempt, l.seq) l.attempt, l.seq, l.at, l.text
+from logs l
+where l.shard = $1
+  and l.job_id = $2
+  and l.fires_at = $3
+  and l.run = $4
+  and (l.attempt, l.seq) > ($5::int, $6::int)
+  and ($7::int is null or l.attempt = $7)
+order by l.attempt, l.seq
+limit $8;
+
 -- name: workers
 select
     w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.state::text as state, w.started_at, w.renewed_at,

@@ -108,7 +108,8 @@ returning
     extract(epoch from e.due_at - (select at from asked))::float8 as due_in,
     e.lease_id,
     extract(epoch from e.start_by - (select at from asked))::float8 as start_within,
-    extract(epoch from e.deadline - (select at from asked))::float8 as deadline_in
+    extract(epoch from e.deadline - (select at from asked))::float8 as deadline_in,
+    e.checkpoint
 
 -- name: lanes_in_need
 -- Whether anybody asks for anything of a worker at all.
@@ -263,11 +264,11 @@ ended as (
 dead as (
     insert into dead_letters (
         shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures, error, created_at, backfill_id
+        exclusive, attempt, failures, error, created_at, backfill_id, checkpoint
     )
     select
         shard, job_id, fires_at, run, at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures_now, error_now, created_at, backfill_id
+        exclusive, attempt, failures_now, error_now, created_at, backfill_id, checkpoint
     from gone
     where ended_as = 'FAILED'
     on conflict do nothing
@@ -331,6 +332,57 @@ or exists (
       and a.verdict = t.verdict
       and a.error is not distinct from t.error
 );
+
+-- name: checkpoint
+-- Keeps where attempts have got to, fenced as their endings are: what is not returned was refused.
+with told as materialized (
+    select *
+    from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[])
+        as t (job_id, fires_at, run, attempt, lease_id, value)
+),
+held as materialized (
+    select t.lease_id, t.value, e.ctid as place
+    from told t
+    cross join lateral (
+        select e.ctid
+        from executions e
+        where e.shard = $1
+          and e.job_id = t.job_id
+          and e.fires_at = t.fires_at
+          and e.run = t.run
+          and e.attempt = t.attempt
+          and e.lease_id = t.lease_id
+        for update
+    ) e
+    limit cardinality($2::uuid[])
+)
+update executions e
+set checkpoint = h.value
+from held h
+where e.shard = $1
+  and e.ctid = h.place
+  and e.lease_id = h.lease_id
+returning e.job_id, e.fires_at, e.run, e.attempt, e.lease_id;
+
+-- name: keep_logs
+insert into logs (shard, job_id, fires_at, run, attempt, seq, at, text)
+select
+    $1, t.job_id, t.fires_at, t.run, t.attempt, t.seq,
+    coalesce($9::timestamptz, now()) - t.ago * interval '1 second', t.text
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::int[], $7::float8[], $8::text[])
+    as t (job_id, fires_at, run, attempt, seq, ago, text);
+
+-- name: note_progress
+insert into progress as p (shard, job_id, fires_at, run, attempt, fraction, note, at)
+select $1, t.job_id, t.fires_at, t.run, t.attempt, t.fraction, t.note, coalesce($8::timestamptz, now())
+from unnest($2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::float8[], $7::text[])
+    as t (job_id, fires_at, run, attempt, fraction, note)
+on conflict (shard, job_id, fires_at, run) do update
+set attempt = excluded.attempt,
+    fraction = excluded.fraction,
+    note = excluded.note,
+    at = excluded.at
+where p.attempt <= excluded.attempt;
 
 -- name: give_back
 update executions e
@@ -422,12 +474,12 @@ ended as (
 dead as (
     insert into dead_letters (
         shard, job_id, fires_at, run, died_at, user_id, task_id, queue, priority, lane, parameters, policy, recurring,
-        exclusive, attempt, failures, error, created_at, backfill_id
+        exclusive, attempt, failures, error, created_at, backfill_id, checkpoint
     )
     select
         g.shard, g.job_id, g.fires_at, g.run, asked.at, g.user_id, g.task_id, g.queue, g.priority, abs(g.lane),
         g.parameters, g.policy, g.recurring, g.exclusive, g.attempt, g.failures,
-        coalesce(g.error || E'\n\n', '') || $4, g.created_at, g.backfill_id
+        coalesce(g.error || E'\n\n', '') || $4, g.created_at, g.backfill_id, g.checkpoint
     from gone g
     cross join asked
     where g.ended_as = 'FAILED'
