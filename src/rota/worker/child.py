@@ -19,9 +19,11 @@ import uvloop
 from rota.loop import uptime
 from rota.model.errors import RotaError
 from rota.model.retry import HandedBack, Outcome
+from rota.settings import ResultSettings
 from rota.worker.builtin import builtin
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
+from rota.worker.results import Locations
 from rota.worker.tasks import App, load_app
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
 
@@ -30,8 +32,9 @@ TRUST = struct.Struct("d")
 
 
 class Child:
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, locations: Locations) -> None:
         self._app = app
+        self._locations = locations
         self._threads = ThreadPoolExecutor(THREADS)
         self._waiting: dict[int, asyncio.TimerHandle] = {}
         self._running: dict[int, tuple[asyncio.Task[None], Context]] = {}
@@ -83,7 +86,15 @@ class Child:
     async def _execute(self, start: Start, context: Context) -> None:
         started_at = time.monotonic()
         task = self._app.tasks.get(start.task_id)
-        outcome = await execute(task, start.parameters, start.timeout, self._threads, context)
+        outcome = await execute(
+            task,
+            start.parameters,
+            start.timeout,
+            self._threads,
+            context,
+            result_location=start.result_location,
+            locations=self._locations,
+        )
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
 
@@ -142,13 +153,14 @@ def main() -> None:
     watch_trust(int(sys.argv[2]))
     app = App()
     try:
+        locations = Locations(ResultSettings.read().locations)
         if len(sys.argv) > 3:
             app.include(load_app(sys.argv[3]))
     except BaseException as error:
         _say_broken(end, error)
         return
     app.include(builtin)
-    uvloop.run(Child(app).run(end))
+    uvloop.run(Child(app, locations).run(end))
     # Threads of tasks may still be running; the supervisor is gone and their work is not ours any more.
     os._exit(0)
 

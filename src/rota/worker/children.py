@@ -89,6 +89,7 @@ class ChildProcess:
                     claimed.user_id,
                     claimed.attempt,
                     claimed.fires_at,
+                    policy.result_location,
                 )
             )
         self._send(Orders(start=orders))

@@ -29,6 +29,7 @@ class Start(Struct, frozen=True, array_like=True):
     user_id: str
     attempt: int
     fires_at: datetime
+    result_location: str | None = None
 
 
 class Orders(Struct, frozen=True, array_like=True):
