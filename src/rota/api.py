@@ -143,6 +143,7 @@ class JobView(Struct, frozen=True):
     rate: RateView | None
     resources: dict[str, float]
     labels: list[str]
+    result_location: str | None
     overlap: str | None
     misfire: MisfireView | None
     jitter: float | None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from rota.model.errors import InvalidField, quoted
+from rota.model.location import LOCATION_NAME
+
 DEFAULT_PORT = 7070
 DEFAULT_DATA = Path("rota-data")
+LOCATIONS = "ROTA_RESULT_LOCATIONS"
+LOCATION_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 
 
 class Settings(Struct, frozen=True):
@@ -70,3 +76,32 @@ class EmailSettings(Struct, frozen=True):
             sender=env.get("ROTA_SMTP_SENDER", "rota@localhost"),
             outbox=Path(env.get("ROTA_DATA", DEFAULT_DATA)) / "outbox",
         )
+
+
+class ResultSettings(Struct, frozen=True):
+    """The locations that results may be written to: their URLs by name."""
+
+    locations: dict[str, str]
+
+    @classmethod
+    def read(cls) -> ResultSettings:
+        named: dict[str, str] = {}
+        for entry in filter(None, map(str.strip, os.environ.get(LOCATIONS, "").split(","))):
+            name, _, url = entry.partition("=")
+            _check_location(name, url)
+            if name in named:
+                raise InvalidField(LOCATIONS, f"names {name} twice")
+            named[name] = url
+        return cls(named)
+
+
+def _check_location(name: str, url: str) -> None:
+    if not LOCATION_NAME.fullmatch(name):
+        raise InvalidField(LOCATIONS, f"{quoted(name)} is no name; it has 1 to 64 of a-z, 0-9, _ and -")
+    parts = urlsplit(url)
+    if parts.scheme not in LOCATION_SCHEMES or parts.query or parts.fragment:
+        raise InvalidField(LOCATIONS, f"{name} is not the URL of a {', '.join(LOCATION_SCHEMES)} location")
+    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/") or not parts.path.strip("/")):
+        raise InvalidField(LOCATIONS, f"{name} is not an absolute folder; write it like file:///var/rota/reports")
+    if parts.scheme != "file" and not parts.netloc:
+        raise InvalidField(LOCATIONS, f"{name} names no bucket; write it like {parts.scheme}://bucket/prefix")

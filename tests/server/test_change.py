@@ -87,6 +87,17 @@ async def test_everything_but_the_task_and_the_owner_can_be_changed(ann: Caller)
         assert (await ann.patch(f"/jobs/{job['id']}", {field: "x"})).refused(422, field)
 
 
+@pytest.mark.parametrize("schedule", [FEBRUARY, "PT1H"])
+async def test_where_the_result_goes_can_be_changed_and_removed(ann: Caller, schedule: str) -> None:
+    job = await ann.submit(schedule=schedule, result_location="reports")
+
+    assert (await patched(ann, job, result_location="archive/x"))["result_location"] == "archive/x"
+    assert (await patched(ann, job, priority=1))["result_location"] == "archive/x"
+    assert (await ann.patch(f"/jobs/{job['id']}", {"result_location": "../x"})).refused(422, "result_location")
+    assert (await patched(ann, job, result_location=None))["result_location"] is None
+    assert (await looked_at(ann, job))["result_location"] is None
+
+
 async def test_a_changed_queue_is_where_it_is_claimed_from(ann: Caller, store: PostgresStore) -> None:
     job = await ann.submit()
 

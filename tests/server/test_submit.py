@@ -66,6 +66,15 @@ CANNOT_BE: list[tuple[dict[str, object], str]] = [
     ({"overlap": "perhaps"}, "overlap"),
     ({"overlap": "allow"}, "overlap"),
     ({"resources": {"cpu": 0}}, "resources.cpu"),
+    ({"result_location": ""}, "result_location"),
+    ({"result_location": 7}, "result_location"),
+    ({"result_location": "/etc/passwd"}, "result_location"),
+    ({"result_location": "s3://bucket/x"}, "result_location"),
+    ({"result_location": "reports/../x"}, "result_location"),
+    ({"result_location": "reports/a\\b"}, "result_location"),
+    ({"result_location": "reports/x\n"}, "result_location"),
+    ({"result_location": "reports/{user_id}"}, "result_location"),
+    ({"result_location": "reports/" + "x/" * 250}, "result_location"),
     ({"start_by": "soon"}, "start_by"),
     ({"start_by": -1}, "start_by"),
     ({"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
@@ -237,6 +246,7 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
             "rate": {"key": "customer/7", "limit": 5, "per": "PT1M"},
             "resources": {"gpu": 1, "cpu": 0.5},
             "labels": ["ssd", "eu"],
+            "result_location": "reports/{fires_at}/{execution_id}.json",
         }
         | (RULES if schedule in ("PT1M", DAILY) else {}),
     )
@@ -254,6 +264,7 @@ async def test_what_was_answered_is_what_is_found(ann: Caller, schedule: str | N
     assert job["concurrency"] == {"key": "customer/7", "limit": 2}
     assert job["rate"] == {"key": "customer/7", "limit": 5, "per": 60.0}
     assert (job["resources"], job["labels"]) == ({"cpu": 0.5, "gpu": 1.0}, ["eu", "ssd"])
+    assert job["result_location"] == "reports/{fires_at}/{execution_id}.json"
     assert job["parameters"]["9007199254740993"] == 2**63 - 1
 
 

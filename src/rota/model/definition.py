@@ -45,6 +45,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     start_by: float | None = None
     deadline: float | None = None
     gate: Gate | None = None
+    result_location: str | None = None
 
 
 DEFAULT = Policy()

@@ -57,6 +57,7 @@ def job_view(job: Job) -> JobView:
         rate=_rate(d),
         resources=d.policy.needs.resources,
         labels=list(d.policy.needs.labels),
+        result_location=d.policy.result_location,
         overlap=rules.overlap.value if job.rules else None,
         misfire=MisfireView(rules.misfire.value, _seconds(rules.misfire_window)) if job.rules else None,
         jitter=_seconds(rules.jitter),

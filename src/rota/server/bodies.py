@@ -13,6 +13,7 @@ from rota.model.definition import Backoff, Definition, Gate, Policy
 from rota.model.errors import InvalidField
 from rota.model.instants import looks_like_instant, parse_duration, parse_instant
 from rota.model.job import OnConflict, Unique
+from rota.model.location import LONGEST, checked_location
 from rota.model.policy import GRACE
 from rota.model.rules import Misfire, Overlap, Rules
 from rota.model.schedule import ScheduleText
@@ -42,6 +43,15 @@ Resources = Annotated[
     Meta(max_length=16, description="What it takes of a worker while it runs.", examples=[{"cpu": 0.5, "gpu": 1}]),
 ]
 Labels = Annotated[tuple[ResourceName, ...], Meta(max_length=16, description="What its worker must be.")]
+ResultLocation = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LONGEST,
+        description="A location that the operator named, and a path below it, where the result is written.",
+        examples=["reports", "reports/sales/{fires_at}-{execution_id}.json"],
+    ),
+]
 Executions = Annotated[int, Meta(ge=1, le=2**31 - 1, description="So many are made, then the job is FINISHED.")]
 Failures = Annotated[int, Meta(ge=1, le=1000, description="The job is paused when so many failed in a row.")]
 JsonObject = dict[str, Any]
@@ -116,6 +126,7 @@ class JobBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unique_key: UniqueBody | Key | None = None
     resources: Resources = {}
     labels: Labels = ()
+    result_location: ResultLocation | None = None
     overlap: Overlap = Overlap.SKIP
     misfire: MisfireBody | Misfire = Misfire.LATEST
     jitter: Duration | None = None
@@ -145,6 +156,7 @@ class JobPatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     deadline: Limit | UnsetType | None = UNSET
     resources: Resources | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
+    result_location: ResultLocation | UnsetType | None = UNSET
     overlap: Overlap | UnsetType = UNSET
     misfire: MisfireBody | Misfire | UnsetType = UNSET
     jitter: Duration | UnsetType | None = UNSET
@@ -190,6 +202,7 @@ def definition_of(body: JobBody, user_id: str, fires_at: datetime | None) -> Def
             start_by=limit_of(body.start_by, "start_by", fires_at),
             deadline=limit_of(body.deadline, "deadline", fires_at),
             gate=_gate(body, user_id),
+            result_location=_location(body.result_location),
         ),
     )
 
@@ -207,6 +220,10 @@ def _gate(body: JobBody, user_id: str) -> Gate | None:
         rate=rate.limit if rate else None,
         per=seconds_of(rate.per, "rate.per") if rate else 1.0,
     )
+
+
+def _location(text: str | None) -> str | None:
+    return None if text is None else checked_location(text)
 
 
 def unique_of(body: JobBody) -> Unique | None:
@@ -250,6 +267,8 @@ def patched(definition: Definition, patch: JobPatch, fires_at: datetime | None) 
     for name in ("start_by", "deadline"):
         if getattr(patch, name) is not UNSET:
             policy[name] = limit_of(getattr(patch, name), name, fires_at)
+    if patch.result_location is not UNSET:
+        policy["result_location"] = _location(patch.result_location)
     needs = definition.policy.needs
     policy["needs"] = Needs(
         needs.resources if patch.resources is UNSET else _amounts(patch.resources),

@@ -20,10 +20,12 @@ import uvloop
 from rota.loop import uptime
 from rota.model.errors import RotaError
 from rota.model.retry import HandedBack, Outcome
+from rota.settings import ResultSettings
 from rota.worker.builtin import builtin
 from rota.worker.capture import capture
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
+from rota.worker.results import Locations
 from rota.worker.tasks import App, load_app
 from rota.worker.voice import Outbox, Voice
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
@@ -33,8 +35,9 @@ TRUST = struct.Struct("d")
 
 
 class Child:
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, locations: Locations) -> None:
         self._app = app
+        self._locations = locations
         self._threads = ThreadPoolExecutor(THREADS)
         self._waiting: dict[int, asyncio.TimerHandle] = {}
         self._running: dict[int, tuple[asyncio.Task[None], Context]] = {}
@@ -91,7 +94,15 @@ class Child:
     async def _execute(self, start: Start, context: Context, voice: Voice) -> None:
         started_at = time.monotonic()
         task = self._app.tasks.get(start.task_id)
-        outcome = await execute(task, start.parameters, start.timeout, self._threads, context)
+        outcome = await execute(
+            task,
+            start.parameters,
+            start.timeout,
+            self._threads,
+            context,
+            result_location=start.result_location,
+            locations=self._locations,
+        )
         voice.end()
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
@@ -152,6 +163,7 @@ def main() -> None:
     watch_trust(int(sys.argv[2]))
     app = App()
     try:
+        locations = Locations(ResultSettings.read().locations)
         if len(sys.argv) > 3:
             app.include(load_app(sys.argv[3]))
     except BaseException as error:
@@ -159,7 +171,7 @@ def main() -> None:
         return
     app.include(builtin)
     capture()
-    uvloop.run(Child(app).run(end))
+    uvloop.run(Child(app, locations).run(end))
     # Threads of tasks may still be running; the supervisor is gone and their work is not ours any more.
     os._exit(0)
 

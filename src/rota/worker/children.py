@@ -102,6 +102,7 @@ class ChildProcess:
                     claimed.attempt,
                     claimed.fires_at,
                     claimed.checkpoint,
+                    policy.result_location,
                 )
             )
         self._send(Orders(start=orders))

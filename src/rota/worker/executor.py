@@ -14,17 +14,26 @@ import msgspec
 from rota.model.log import storable
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.context import CURRENT, Context
+from rota.worker.results import BINARY, JSON, Locations, NotKept, Shelf
 from rota.worker.tasks import GiveUp, RetryLater, Task
 
 MOST_RESULT = 64 * 1024
 MOST_ERROR = 8 * 1024
 # A worker should not have claimed what its children do not know; somebody else may have the newer code.
 UNKNOWN_TASK_DELAY = 5.0
+NOWHERE = Locations()
 _parameters = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def execute(
-    task: Task | None, parameters: str, timeout: float, threads: ThreadPoolExecutor, context: Context
+    task: Task | None,
+    parameters: str,
+    timeout: float,
+    threads: ThreadPoolExecutor,
+    context: Context,
+    *,
+    result_location: str | None = None,
+    locations: Locations = NOWHERE,
 ) -> Outcome:
     """Never raises: whatever a task does ends as an outcome."""
     if task is None:
@@ -32,9 +41,13 @@ async def execute(
     CURRENT.set(context)
     try:
         async with asyncio.timeout(timeout) as limit:
+            # First of all: work whose result has nowhere to go is not begun.
+            shelf = await locations.shelf(result_location, context) if result_location is not None else None
             given = {"ctx": context} if task.takes_context else {}
             value = await _call(task, _parameters(parameters) | given, threads)
-        return TimedOut(timeout) if limit.expired() else _done(value)
+            # A task that clung to its time has used up that of an upload too.
+            outcome = TimedOut(timeout) if limit.expired() else await _kept(value, shelf)
+        return TimedOut(timeout) if limit.expired() else outcome
     except TimeoutError as error:
         return TimedOut(timeout) if limit.expired() else _raised(error)
     except asyncio.CancelledError as error:
@@ -45,6 +58,8 @@ async def execute(
         return Raised(printable(wish), after=max(0.0, after)) if isinstance(after, int | float) else _raised(wish)
     except GiveUp as error:
         return Raised(printable(error), final=True)
+    except NotKept as error:
+        return Raised(printable(error))
     except BaseException as error:
         return _raised(error)
 
@@ -75,16 +90,29 @@ def _in_thread(call: Any, parameters: dict[str, Any]) -> tuple[Any, BaseExceptio
         return None, error
 
 
-def _done(value: Any) -> Outcome:
+async def _kept(value: Any, shelf: Shelf | None) -> Outcome:
+    if shelf is None:
+        return _inline(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Done(await shelf.put(bytes(value), BINARY))
+    return Done(await shelf.put(_json(value), JSON))
+
+
+def _inline(value: Any) -> Outcome:
     if value is None:
         return Done(None)
-    try:
-        text = msgspec.json.encode(value, enc_hook=_cannot)
-    except (TypeError, ValueError, RecursionError) as error:
-        return Raised(f"the result cannot be kept as JSON: {printable(error)}", final=True)
+    text = _json(value)
     if len(text) > MOST_RESULT:
-        return Raised(f"the result has {len(text)} bytes of JSON; {MOST_RESULT} are kept at most", final=True)
+        size = f"the result has {len(text)} bytes of JSON; {MOST_RESULT} are kept at most"
+        return Raised(f"{size}. Give the job a result_location for larger ones", final=True)
     return Done(text.decode())
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=_cannot)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise GiveUp(f"the result cannot be kept as JSON: {printable(error)}") from None
 
 
 def _cannot(value: Any) -> Any:

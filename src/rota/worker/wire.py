@@ -30,6 +30,7 @@ class Start(Struct, frozen=True, array_like=True):
     attempt: int
     fires_at: datetime
     checkpoint: str | None
+    result_location: str | None
 
 
 class Kept(Struct, frozen=True, array_like=True):
