@@ -24,6 +24,10 @@ class RetryLater(Exception):
         self.after = after
 
 
+class Failed(Exception):
+    """Raised by our own tasks: its words say it all, a traceback would not help. Retried like any failure."""
+
+
 class GiveUp(Exception):
     """Raised by a task: do not try again."""
 
