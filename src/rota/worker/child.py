@@ -22,6 +22,7 @@ from rota.model.retry import HandedBack, Outcome
 from rota.worker.builtin import builtin
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
+from rota.worker.grace import CANCEL_GRACE, OVERTIME
 from rota.worker.tasks import App, load_app
 from rota.worker.wire import Channel, Orders, Report, Reports, Start
 
@@ -54,7 +55,7 @@ class Child:
             else:
                 self._waiting[start.slot] = loop.call_later(start.at - now, self._begin_waiting, start)
         for slot in orders.cancel:
-            self._cancel(slot)
+            self._cancel(slot, OVERTIME if slot in orders.hurried else CANCEL_GRACE)
         if orders.drain:
             for slot in list(self._waiting):
                 self._hand_back(slot)
@@ -87,12 +88,13 @@ class Child:
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
 
-    def _cancel(self, slot: int) -> None:
+    def _cancel(self, slot: int, grace: float) -> None:
         if slot in self._waiting:
             self._hand_back(slot)
         elif slot in self._running:
             task, context = self._running[slot]
             context.cancelled = True
+            context.grace = grace
             task.cancel()
 
     def _hand_back(self, slot: int) -> None:
@@ -139,6 +141,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     die_with_parent()
     end = socket.socket(fileno=int(sys.argv[1]))
+    # Passed on to us; not to what tasks start.
+    end.set_inheritable(False)
+    os.set_inheritable(int(sys.argv[2]), False)
     watch_trust(int(sys.argv[2]))
     app = App()
     try:

@@ -21,15 +21,11 @@ from rota.model.errors import Invalid
 from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.child import TRUST
+from rota.worker.grace import CANCEL_GRACE, NEIGHBOURS_GRACE, OVERTIME
 from rota.worker.wire import Channel, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
 
-# A child that lets an attempt run over its time, or does not answer a cancellation, is killed after this.
-OVERTIME = 2.0
-CANCEL_GRACE = 30.0
-# What else runs in a child that has to be killed gets this long to end by itself.
-NEIGHBOURS_GRACE = 5.0
 ALONE_AT_ONCE = 4
 
 
@@ -104,7 +100,8 @@ class ChildProcess:
             attempt.verdict = Stopped()
             attempt.over_at = min(attempt.over_at, now + CANCEL_GRACE)
         if slots:
-            self._send(Orders(cancel=slots))
+            hurried = [slot for slot in slots if self.attempts[slot].claimed.key in terminated]
+            self._send(Orders(cancel=slots, hurried=hurried))
 
     def drain(self) -> None:
         self._send(Orders(drain=True))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rota.model.errors import Conflict
+from rota.worker.grace import OVERTIME
 
 
 @dataclass(slots=True)
@@ -14,7 +15,8 @@ class Context:
     """Given to a task whose function takes a parameter named `ctx`, and to any code below it by `rota.context()`.
 
     `fence` grows with every attempt of an execution: a database that remembers the highest it has seen can refuse a
-    zombie's writes. `cancelled` turns true when the execution is to stop.
+    zombie's writes. `cancelled` turns true when the execution is to stop. `grace` is how many seconds the attempt has
+    for cleaning up once it is cancelled or its time is over; then its process is killed.
     """
 
     execution_id: str
@@ -25,6 +27,7 @@ class Context:
     fires_at: datetime
     fence: int
     cancelled: bool = False
+    grace: float = OVERTIME
 
 
 CURRENT: ContextVar[Context] = ContextVar("rota-context")

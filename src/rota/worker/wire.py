@@ -32,11 +32,15 @@ class Start(Struct, frozen=True, array_like=True):
 
 
 class Orders(Struct, frozen=True, array_like=True):
-    """From the supervisor. `drain` asks for everything back that has not begun."""
+    """From the supervisor. `drain` asks for everything back that has not begun.
+
+    Those of the cancelled that are `hurried` are killed soon, the others have their time to clean up.
+    """
 
     start: list[Start] = []
     cancel: list[int] = []
     drain: bool = False
+    hurried: list[int] = []
 
 
 class Report(Struct, frozen=True, array_like=True):

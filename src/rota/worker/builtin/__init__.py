@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rota.worker.builtin.command import run_command
 from rota.worker.builtin.email import send_email
 from rota.worker.builtin.http import Http
 from rota.worker.tasks import App
@@ -35,3 +36,4 @@ async def fail(message: str = "this task always fails") -> None:
 
 builtin.task("send_email")(send_email)
 builtin.task("http")(Http())
+builtin.task("command")(run_command)
