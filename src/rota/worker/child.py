@@ -43,7 +43,8 @@ class Child:
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
-        channel.send(Reports(tasks=sorted(self._app.tasks)))
+        isolated = [task.name for task in self._app.tasks.values() if task.isolated]
+        channel.send(Reports(tasks=sorted(self._app.tasks), isolated=isolated))
         await self.gone.wait()
 
     def _obey(self, orders: Orders) -> None:

@@ -65,7 +65,7 @@ class _Life:
         self._settings = settings
         self._id = f"w-{secrets.token_hex(5)}"
         self._reporter = Reporter(source, self._id)
-        self._children = Children(settings.app, settings.children, self._told)
+        self._children = Children(settings.app, settings.children, self._told, concurrency=settings.concurrency)
         self._claimer: Claimer | None = None
 
     def _told(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:

@@ -52,11 +52,12 @@ class Report(Struct, frozen=True, array_like=True):
 
 
 class Reports(Struct, frozen=True, array_like=True):
-    """From a child. The first one names the tasks it knows, or why it cannot work."""
+    """From a child. The first one names the tasks it knows and which are isolated, or why it cannot work."""
 
     ended: list[Report] = []
     tasks: list[str] | None = None
     broken: str | None = None
+    isolated: list[str] = []
 
 
 class Channel(asyncio.Protocol):
