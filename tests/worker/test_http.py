@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,6 +136,22 @@ async def test_a_receiver_can_verify_the_signature(server: Server, http: Http, m
     ]
     assert request.headers["webhook-signature"].split(" ") == expected
     assert abs(int(stamp) - time.time()) < 60
+
+
+async def test_a_receiver_can_verify_it_as_the_docs_say(
+    server: Server, http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_WEBHOOK_SECRET", f"{SECRET} {OTHER}")
+    page = (Path(__file__).parent.parent.parent / "docs" / "builtin-tasks.md").read_text()
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+
+    await ask(http, server.url, body={"a": 1})
+
+    [(request, body)] = server.requests
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    assert names["is_ours"](SECRET, headers, body) and names["is_ours"](OTHER, headers, body)
+    assert not names["is_ours"](SECRET, headers, body + b" ")
 
 
 def test_the_signature_is_the_one_of_the_specification() -> None:
