@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -105,3 +106,37 @@ def _check_location(name: str, url: str) -> None:
         raise InvalidField(LOCATIONS, f"{name} is not an absolute folder; write it like file:///var/rota/reports")
     if parts.scheme != "file" and not parts.netloc:
         raise InvalidField(LOCATIONS, f"{name} names no bucket; write it like {parts.scheme}://bucket/prefix")
+
+
+class HttpSettings(Struct, frozen=True):
+    """What the task `http` may reach beside the public internet, and what it signs with."""
+
+    allowed: tuple[IPv4Network | IPv6Network, ...]
+    webhook_secret: str
+
+    @classmethod
+    def read(cls) -> HttpSettings:
+        env = os.environ
+        return cls(
+            allowed=tuple(ip_network(each) for each in _listed(env.get("ROTA_HTTP_ALLOW", ""))),
+            webhook_secret=env.get("ROTA_WEBHOOK_SECRET", ""),
+        )
+
+
+class CommandSettings(Struct, frozen=True):
+    """The commands that the task `command` may start: bare names, found on our own PATH, or absolute paths."""
+
+    allowed: tuple[str, ...]
+    grace: float
+
+    @classmethod
+    def read(cls) -> CommandSettings:
+        env = os.environ
+        return cls(
+            allowed=tuple(_listed(env.get("ROTA_COMMANDS_ALLOW", ""))),
+            grace=float(env.get("ROTA_COMMANDS_GRACE", "10")),
+        )
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

@@ -26,9 +26,11 @@ APP = "tests.cluster.tasks:app"
 
 
 @asynccontextmanager
-async def a_supervisor(source: WorkSource, store: PostgresStore, **settings: object) -> AsyncIterator[Supervisor]:
+async def a_supervisor(
+    source: WorkSource, store: PostgresStore, app: str = APP, **settings: object
+) -> AsyncIterator[Supervisor]:
     stop = asyncio.Event()
-    supervisor = Supervisor(source, store.woken, WorkerSettings(app=APP, children=1, **settings))  # type: ignore[arg-type]
+    supervisor = Supervisor(source, store.woken, WorkerSettings(app=app, children=1, **settings))  # type: ignore[arg-type]
     running = asyncio.create_task(supervisor.run(stop))
     try:
         await asyncio.wait([asyncio.create_task(supervisor.ready.wait()), running], return_when="FIRST_COMPLETED")

@@ -25,6 +25,7 @@ from rota.worker.builtin import builtin
 from rota.worker.capture import capture
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
+from rota.worker.grace import CANCEL_GRACE, OVERTIME
 from rota.worker.results import Locations
 from rota.worker.tasks import App, load_app
 from rota.worker.voice import Outbox, Voice
@@ -49,7 +50,8 @@ class Child:
         _, channel = await loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
         self._outbox = Outbox(channel.send)
-        channel.send(Reports(tasks=sorted(self._app.tasks)))
+        isolated = [task.name for task in self._app.tasks.values() if task.isolated]
+        channel.send(Reports(tasks=sorted(self._app.tasks), isolated=isolated))
         await self.gone.wait()
 
     def _obey(self, orders: Orders) -> None:
@@ -61,7 +63,7 @@ class Child:
             else:
                 self._waiting[start.slot] = loop.call_later(start.at - now, self._begin_waiting, start)
         for slot in orders.cancel:
-            self._cancel(slot)
+            self._cancel(slot, OVERTIME if slot in orders.hurried else CANCEL_GRACE)
         for kept in orders.kept:
             self._outbox.answered(kept)
         if orders.drain:
@@ -107,12 +109,13 @@ class Child:
         del self._running[start.slot]
         self._tell(start.slot, outcome, started_at)
 
-    def _cancel(self, slot: int) -> None:
+    def _cancel(self, slot: int, grace: float) -> None:
         if slot in self._waiting:
             self._hand_back(slot)
         elif slot in self._running:
             task, context = self._running[slot]
             context.cancelled = True
+            context.grace = grace
             task.cancel()
 
     def _hand_back(self, slot: int) -> None:
@@ -160,6 +163,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     die_with_parent()
     end = socket.socket(fileno=int(sys.argv[1]))
+    # Passed on to us; not to what tasks start.
+    end.set_inheritable(False)
+    os.set_inheritable(int(sys.argv[2]), False)
     watch_trust(int(sys.argv[2]))
     app = App()
     try:

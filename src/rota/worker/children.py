@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -24,16 +25,17 @@ from rota.model.execution import Claimed, ExecutionKey
 from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
+from rota.worker.grace import CANCEL_GRACE, NEIGHBOURS_GRACE, OVERTIME
 from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
 
-# A child that lets an attempt run over its time, or does not answer a cancellation, is killed after this.
-OVERTIME = 2.0
-CANCEL_GRACE = 30.0
-# What else runs in a child that has to be killed gets this long to end by itself.
-NEIGHBOURS_GRACE = 5.0
-ALONE_AT_ONCE = 4
+# Attempts in processes of their own: each costs an interpreter and its memory, and two for each processor keep it busy
+# while one of them waits for something.
+ALONE_AT_ONCE = 2 * (os.cpu_count() or 1)
+# Lone children that wait, born, for an isolated attempt: an interpreter takes a third of a second to be ready, and more
+# with a large app.
+READY = 2
 
 
 class WorkerBroken(Invalid):
@@ -68,7 +70,9 @@ class ChildProcess:
         self.process = process
         self.attempts: dict[int, Attempt] = {}
         self.tasks: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self.isolated: list[str] = []
         self.condemned_at: float | None = None
+        self.idle = asyncio.Event()
         self._listener = listener
         self._told = listener.told
         self._lost = lost
@@ -106,6 +110,7 @@ class ChildProcess:
                 )
             )
         self._send(Orders(start=orders))
+        self._look_idle()
 
     def cancel(self, keys: set[ExecutionKey], terminated: set[ExecutionKey]) -> None:
         now = time.monotonic()
@@ -123,7 +128,8 @@ class ChildProcess:
             attempt.verdict = Stopped()
             attempt.over_at = min(attempt.over_at, now + CANCEL_GRACE)
         if slots:
-            self._send(Orders(cancel=slots))
+            hurried = [slot for slot in slots if self.attempts[slot].claimed.key in terminated]
+            self._send(Orders(cancel=slots, hurried=hurried))
 
     def drain(self) -> None:
         self._send(Orders(drain=True))
@@ -134,6 +140,7 @@ class ChildProcess:
 
     def received(self, reports: Reports) -> None:
         if reports.tasks is not None and not self.tasks.done():
+            self.isolated = reports.isolated
             self.tasks.set_result(reports.tasks)
         if reports.broken is not None and not self.tasks.done():
             self.tasks.set_exception(WorkerBroken(f"The app cannot be loaded: {reports.broken}"))
@@ -149,6 +156,7 @@ class ChildProcess:
             attempt = self.attempts.pop(report.slot, None)
             if attempt is not None:
                 self._told(attempt.claimed, report.outcome, report.started_at)
+        self._look_idle()
 
     def _ask(self, asked: Asked) -> None:
         attempt = self.attempts.get(asked.slot)
@@ -199,22 +207,34 @@ class ChildProcess:
 
     def _take_attempts(self) -> list[Attempt]:
         attempts, self.attempts = list(self.attempts.values()), {}
+        self._look_idle()
         return attempts
+
+    def _look_idle(self) -> None:
+        if self.attempts:
+            self.idle.clear()
+        else:
+            self.idle.set()
 
 
 class Children:
-    def __init__(self, app: str | None, count: int, listener: Listener) -> None:
+    def __init__(self, app: str | None, count: int, listener: Listener, *, concurrency: int) -> None:
         self._app = app
         self._count = count
         self._listener = listener
         self._told = listener.told
+        self._alone_at_once = min(concurrency, ALONE_AT_ONCE)
+        self.isolated: frozenset[str] = frozenset()
         self._all: list[ChildProcess] = []
+        self._unborn: list[ChildProcess] = []
         self._closing = False
         self._births: set[asyncio.Task[None]] = set()
-        # Suspects wait here for their turn; each runs in a child made for it.
-        self._suspects: list[tuple[Claimed, float]] = []
+        # Suspects of a crash and isolated tasks wait here for their turn; each runs in a child made for it.
+        self._lone: deque[tuple[Claimed, float]] = deque()
         self._alone: list[ChildProcess] = []
         self._isolating = 0
+        self._ready: deque[ChildProcess] = deque()
+        self._stocking = False
         self._trust_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the children live
         self._trust_file.truncate(TRUST.size)
         self._trust = mmap.mmap(self._trust_file.fileno(), TRUST.size)
@@ -229,7 +249,11 @@ class Children:
     async def open(self) -> list[str]:
         """Starts the children; the tasks they know."""
         self._all = [await self._spawn() for _ in range(self._count)]
-        return (await asyncio.gather(*(child.tasks for child in self._all)))[0]
+        self._unborn.clear()
+        tasks = (await asyncio.gather(*(child.tasks for child in self._all)))[0]
+        self.isolated = frozenset(self._all[0].isolated)
+        self._stock()
+        return tasks
 
     async def _spawn(self) -> ChildProcess:
         ours, theirs = socket.socketpair()
@@ -244,18 +268,25 @@ class Children:
         )
         theirs.close()
         child = ChildProcess(process, self._listener, self._replace)
+        self._unborn.append(child)
         loop = asyncio.get_running_loop()
         _, child.channel = await loop.create_connection(lambda: Channel(Reports, child.received, child.gone), sock=ours)
         return child
 
     def _replace(self, child: ChildProcess) -> None:
+        for others in (self._ready, self._unborn):
+            if child in others:
+                others.remove(child)
         if child not in self._all:
             return
         self._all.remove(child)
         if not self._closing:
             log.warning("child ended pid=%d code=%s", child.process.pid, child.process.returncode)
-            self._births.add(birth := asyncio.create_task(self._respawn()))
-            birth.add_done_callback(self._births.discard)
+            self._in_background(self._respawn())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        self._births.add(birth := asyncio.create_task(work))
+        birth.add_done_callback(self._births.discard)
 
     async def _respawn(self) -> None:
         # A child that dies at once must not become a busy loop of births.
@@ -272,6 +303,9 @@ class Children:
     async def _born(self) -> ChildProcess:
         child = await self._spawn()
         await child.tasks
+        if child not in self._unborn:
+            raise WorkerBroken("The child process ended as soon as it was ready.")
+        self._unborn.remove(child)
         return child
 
     @property
@@ -281,59 +315,84 @@ class Children:
 
     @property
     def running(self) -> int:
-        return sum(len(child.attempts) for child in self._everyone) + len(self._suspects)
+        return sum(len(child.attempts) for child in self._everyone) + len(self._lone)
+
+    @property
+    def lone_room(self) -> int:
+        """How many isolated attempts are worth claiming: those that can begin, and as many again that wait here."""
+        return 2 * self._alone_at_once - self._isolating - len(self._lone)
 
     @property
     def taken(self) -> list[dict[str, float]]:
         """The resources of what is here: they come back when the attempt is over, however it ends."""
         running = [attempt.resources for child in self._everyone for attempt in child.attempts.values()]
-        return [*filter(None, running), *(policy_of(claimed.policy).needs.resources for claimed, _ in self._suspects)]
+        return [*filter(None, running), *(policy_of(claimed.policy).needs.resources for claimed, _ in self._lone)]
 
     @property
     def _everyone(self) -> list[ChildProcess]:
-        return self._all + self._alone
+        return [*self._all, *self._alone, *self._ready]
 
     def knows(self, claimed: Claimed) -> bool:
         attempts = (attempt.claimed for child in self._everyone for attempt in child.attempts.values())
         return claimed.lease_id in {each.lease_id for each in attempts if each.key == claimed.key} or any(
-            each.key == claimed.key for each, _ in self._suspects
+            each.key == claimed.key for each, _ in self._lone
         )
 
     def start(self, work: Sequence[tuple[Claimed, float]]) -> None:
-        """Spread over the children, the least busy first; suspects of a crash one by one in children of their own."""
+        """Spread over the children, the least busy first; suspects and isolated ones in children of their own."""
         able = sorted(self.able, key=lambda child: len(child.attempts))
-        trusted = [each for each in work if each[0].crashes == 0]
+        together = [each for each in work if not self._runs_alone(each[0])]
         for turn, child in enumerate(able):
-            child.start(trusted[turn :: len(able)])
-        for claimed, _ in trusted if not able else ():
+            child.start(together[turn :: len(able)])
+        for claimed, _ in together if not able else ():
             self._told(claimed, HandedBack(), None)
-        self._suspects += [each for each in work if each[0].crashes > 0]
-        self._isolate_suspects()
+        self._lone += [each for each in work if self._runs_alone(each[0])]
+        self._isolate()
 
-    def _isolate_suspects(self) -> None:
-        while not self._closing and self._isolating < min(len(self._suspects), ALONE_AT_ONCE):
+    def _runs_alone(self, claimed: Claimed) -> bool:
+        return claimed.crashes > 0 or claimed.task_id in self.isolated
+
+    def _isolate(self) -> None:
+        """Someone for each that waits, as many as may run at once."""
+        unborn = self._isolating - len(self._alone)
+        while not self._closing and unborn < len(self._lone) and self._isolating < self._alone_at_once:
             self._isolating += 1
-            self._births.add(birth := asyncio.create_task(self._isolate_one()))
-            birth.add_done_callback(self._births.discard)
+            unborn += 1
+            self._in_background(self._isolate_one())
 
     async def _isolate_one(self) -> None:
-        """One suspect in a child made for it, and gone with it."""
+        """One attempt in a child made for it, and gone with it."""
         try:
-            child = await self._born()
+            child = self._ready.popleft() if self._ready else await self._born()
             self._alone.append(child)
+            self._stock()
             # While the child was born the worker may have begun to drain.
-            if self._suspects:
-                claimed, starts_at = self._suspects.pop(0)
+            if self._lone:
+                claimed, starts_at = self._lone.popleft()
                 child.start([(claimed, max(starts_at, time.monotonic()))])
-            while child.attempts and not self._closing:  # noqa: ASYNC110 - seldom, and a few at a time
-                await asyncio.sleep(0.05)
+                await child.idle.wait()
             self._retire(child)
         except Exception as error:
             log.error("child cannot start error=%s", error)
-            self._hand_back_suspects(after=5.0)
+            self._hand_back_lone(after=5.0)
         finally:
             self._isolating -= 1
-            self._isolate_suspects()
+            self._isolate()
+
+    def _stock(self) -> None:
+        if self.isolated and not self._stocking and not self._closing:
+            self._stocking = True
+            self._in_background(self._restock())
+
+    async def _restock(self) -> None:
+        """Until enough wait; whoever cannot be born now is tried again when one is needed."""
+        try:
+            while not self._closing and len(self._ready) < min(READY, self._alone_at_once):
+                self._ready.append(await self._born())
+        except Exception as error:
+            log.error("child cannot start error=%s", error)
+        finally:
+            self._stocking = False
 
     def _retire(self, child: ChildProcess) -> None:
         if child in self._alone:
@@ -342,9 +401,9 @@ class Children:
         if child.channel is not None:
             child.channel.close()
 
-    def _hand_back_suspects(self, after: float | None = None) -> None:
-        waiting, self._suspects = self._suspects, []
-        for claimed, _ in waiting:
+    def _hand_back_lone(self, after: float | None = None) -> None:
+        while self._lone:
+            claimed, _ = self._lone.popleft()
             self._told(claimed, HandedBack(after), None)
 
     def cancel(self, keys: Iterable[ExecutionKey], terminated: Iterable[ExecutionKey] = ()) -> None:
@@ -352,9 +411,13 @@ class Children:
         wanted, hurried = set(keys), set(terminated)
         for child in self._everyone if wanted else ():
             child.cancel(wanted, hurried)
+        stopped = [each for each in self._lone if each[0].key in wanted]
+        for each in stopped:
+            self._lone.remove(each)
+            self._told(each[0], HandedBack(), None)
 
     def drain(self) -> None:
-        self._hand_back_suspects()
+        self._hand_back_lone()
         for child in self._everyone:
             child.drain()
 
@@ -371,9 +434,12 @@ class Children:
 
     def kill(self) -> None:
         self._closing = True
-        self._hand_back_suspects()
-        for child in self._everyone:
+        self._hand_back_lone()
+        for birth in self._births:
+            birth.cancel()
+        for child in [*self._everyone, *self._unborn]:
             self._retire(child)
-        self._all.clear()
+        for children in (self._all, self._ready, self._unborn):
+            children.clear()
         self._trust.close()
         self._trust_file.close()

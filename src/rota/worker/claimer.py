@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 from rota.loop import pause
@@ -70,13 +71,21 @@ class Claimer:
             return 0
         return self._worker.concurrency - self._children.running
 
-    async def _claim(self, limit: int) -> list[Claimed]:
+    async def _claim(self, limit: int) -> int:
+        """Isolated tasks by themselves: what could only wait here is left to others, and in nobody's way."""
+        isolated = self._children.isolated
+        together = [task for task in self._worker.tasks if task not in isolated]
+        alone = min(limit, self._children.lone_room) if isolated else 0
+        taken = await self._take(sorted(isolated), alone) if alone > 0 else 0
+        return taken + (await self._take(together, limit - taken) if limit > taken else 0)
+
+    async def _take(self, tasks: Sequence[str], limit: int) -> int:
         lease_id = secrets.randbits(62)
         try:
             handout = await self._source.claim(
                 self._worker.id,
                 queues=self._worker.queues,
-                tasks=self._worker.tasks,
+                tasks=tasks,
                 limit=limit,
                 lookahead=LOOKAHEAD,
                 lease_id=lease_id,
@@ -97,7 +106,7 @@ class Claimer:
             timely = [(claimed, now + max(0.0, claimed.due_in)) for claimed in work if not _is_late(claimed)]
             self._children.start(timely)
         self._children.cancel(handout.cancelled, handout.terminated)
-        return work
+        return len(work)
 
     def _capacity(self) -> Capacity:
         total = self._worker.resources

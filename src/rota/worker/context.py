@@ -14,6 +14,7 @@ from rota.model.errors import Conflict
 from rota.model.execution import MOST_CHECKPOINT
 from rota.model.log import storable
 from rota.model.progress import MOST_NOTE
+from rota.worker.grace import OVERTIME
 from rota.worker.voice import KEPT, Voice
 
 
@@ -22,8 +23,9 @@ class Context:
     """Given to a task whose function takes a parameter named `ctx`, and to any code below it by `rota.context()`.
 
     `fence` grows with every attempt of an execution: a database that remembers the highest it has seen can refuse a
-    zombie's writes. `cancelled` turns true when the execution is to stop. `last_checkpoint` is what the attempts before
-    this one have left, None if nothing.
+    zombie's writes. `cancelled` turns true when the execution is to stop. `grace` is how many seconds the attempt has
+    for cleaning up once it is cancelled or its time is over; then its process is killed. `last_checkpoint` is what the
+    attempts before this one have left, None if nothing.
     """
 
     execution_id: str
@@ -34,6 +36,7 @@ class Context:
     fires_at: datetime
     fence: int
     cancelled: bool = False
+    grace: float = OVERTIME
     last_checkpoint: Any = None
     # Without one, as in tests that call a task by hand, nobody hears what is said.
     _voice: Voice | None = field(default=None, repr=False, compare=False)

@@ -15,7 +15,7 @@ from rota.model.log import storable
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.context import CURRENT, Context
 from rota.worker.results import BINARY, JSON, Locations, NotKept, Shelf
-from rota.worker.tasks import GiveUp, RetryLater, Task
+from rota.worker.tasks import Failed, GiveUp, RetryLater, Task
 
 MOST_RESULT = 64 * 1024
 MOST_ERROR = 8 * 1024
@@ -58,7 +58,7 @@ async def execute(
         return Raised(printable(wish), after=max(0.0, after)) if isinstance(after, int | float) else _raised(wish)
     except GiveUp as error:
         return Raised(printable(error), final=True)
-    except NotKept as error:
+    except (Failed, NotKept) as error:
         return Raised(printable(error))
     except BaseException as error:
         return _raised(error)

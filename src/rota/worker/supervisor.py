@@ -73,7 +73,7 @@ class _Life:
         self._id = f"w-{secrets.token_hex(5)}"
         self._scribe = Scribe(source)
         self._reporter = Reporter(source, self._id, self._scribe)
-        self._children = Children(settings.app, settings.children, self)
+        self._children = Children(settings.app, settings.children, self, concurrency=settings.concurrency)
         self._checkpointer = Checkpointer(source)
         self._gauge = Gauge(source)
         self._claimer: Claimer | None = None

@@ -24,18 +24,26 @@ class RetryLater(Exception):
         self.after = after
 
 
+class Failed(Exception):
+    """Raised by our own tasks: its words say it all, a traceback would not help. Retried like any failure."""
+
+
 class GiveUp(Exception):
     """Raised by a task: do not try again."""
 
 
 class Task(Struct, frozen=True):
-    """`options` are what a job of this task is submitted with unless it says otherwise."""
+    """`options` are what a job of this task is submitted with unless it says otherwise.
+
+    Each attempt of one that is `isolated` has a process of its own.
+    """
 
     name: str
     call: Callable[..., Any]
     is_async: bool
     takes_context: bool
     options: dict[str, Any]
+    isolated: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -47,17 +55,19 @@ class App:
     def __init__(self) -> None:
         self.tasks: dict[str, Task] = {}
 
-    def task(self, name: str, **options: Any) -> Callable[[Function], Task]:
+    def task(self, name: str, *, isolated: bool = False, **options: Any) -> Callable[[Function], Task]:
         """`@app.task("send_email", max_retries=5)`: a job's parameters become the function's keyword arguments.
 
-        One named `ctx` is given the `rota.Context` of the attempt.
+        One named `ctx` is given the `rota.Context` of the attempt. With `isolated=True` each attempt has a process of
+        its own: slower to start, but a crash, a leak or a thread that never ends is its own affair.
         """
 
         def register(function: Function) -> Task:
             if name in self.tasks:
                 raise Conflict(f"There are two tasks named {name!r}.")
-            self.tasks[name] = Task(name, function, _is_async(function), _takes_context(function), options)
-            return self.tasks[name]
+            task = Task(name, function, _is_async(function), _takes_context(function), options, isolated)
+            self.tasks[name] = task
+            return task
 
         return register
 

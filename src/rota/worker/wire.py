@@ -42,12 +42,16 @@ class Kept(Struct, frozen=True, array_like=True):
 
 
 class Orders(Struct, frozen=True, array_like=True):
-    """From the supervisor. `drain` asks for everything back that has not begun."""
+    """From the supervisor. `drain` asks for everything back that has not begun.
+
+    Those of the cancelled that are `hurried` are killed soon, the others have their time to clean up.
+    """
 
     start: list[Start] = []
     cancel: list[int] = []
     drain: bool = False
     kept: list[Kept] = []
+    hurried: list[int] = []
 
 
 class Report(Struct, frozen=True, array_like=True):
@@ -82,7 +86,7 @@ class Line(Struct, frozen=True, array_like=True):
 
 
 class Reports(Struct, frozen=True, array_like=True):
-    """From a child. The first one names the tasks it knows, or why it cannot work."""
+    """From a child. The first one names the tasks it knows and which are isolated, or why it cannot work."""
 
     ended: list[Report] = []
     tasks: list[str] | None = None
@@ -90,6 +94,7 @@ class Reports(Struct, frozen=True, array_like=True):
     lines: list[Line] = []
     asked: list[Asked] = []
     progress: list[Progressed] = []
+    isolated: list[str] = []
 
 
 class Channel(asyncio.Protocol):

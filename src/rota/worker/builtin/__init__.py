@@ -1,11 +1,13 @@
-"""Tasks that every worker has: for trying things out, and `send_email`."""
+"""Tasks that every worker has: for trying things out, and those of docs/builtin-tasks.md."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from rota.worker.builtin.command import run_command
 from rota.worker.builtin.email import send_email
+from rota.worker.builtin.http import Http
 from rota.worker.tasks import App
 
 builtin = App()
@@ -33,3 +35,5 @@ async def fail(message: str = "this task always fails") -> None:
 
 
 builtin.task("send_email")(send_email)
+builtin.task("http")(Http())
+builtin.task("command")(run_command)
