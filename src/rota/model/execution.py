@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
 
 from rota.model.definition import Definition
 from rota.model.errors import InvalidField
+
+if TYPE_CHECKING:
+    from rota.model.retry import Outcome
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -111,7 +114,10 @@ class Verdict(StrEnum):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """The end of one attempt. Counters are the new values; `after` counts from the moment it is stored."""
+    """The end of one attempt: how it went, and what follows from that by `ending_for`.
+
+    Counters are the new values; `after` counts from the moment it is stored.
+    """
 
     job_id: UUID
     fires_at: datetime
@@ -119,6 +125,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     attempt: int
     lease_id: int
     worker_id: str
+    outcome: Outcome
     verdict: Verdict
     failures: int = 0
     crashes: int = 0

@@ -83,6 +83,7 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
             attempt=claimed.attempt,
             lease_id=claimed.lease_id,
             worker_id=worker_id,
+            outcome=outcome,
             verdict=verdict,
             failures=failures,
             crashes=crashes,
