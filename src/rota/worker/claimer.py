@@ -11,7 +11,7 @@ from datetime import timedelta
 from rota.loop import pause
 from rota.model.execution import Claimed
 from rota.model.retry import HandedBack
-from rota.model.worker import LOOKAHEAD, NewWorker
+from rota.model.worker import LOOKAHEAD, Handout, NewWorker
 from rota.store.protocol import WorkSource
 from rota.worker.children import Children
 from rota.worker.reporter import BATCH, Reporter
@@ -23,6 +23,8 @@ LOST_FOR = 60.0
 # Between two claims that found something: work gathers, and one statement takes more of it.
 BREATH = 0.005
 MOST = 1000
+# A claim may wait for work; when the worker ends, only an answer that is on its way is waited for.
+ON_ITS_WAY = 0.1
 STRANGE_AFTER = timedelta(seconds=60)
 # Work seldom comes alone: for a while after some was found the next look comes sooner than any hint could.
 BUSY_FOR = 1.0
@@ -45,7 +47,7 @@ class Claimer:
         room = await self._room()
         if room <= 0 or self.ended.is_set():
             return 1
-        await self._give_back_lost()
+        await self.give_back_lost()
         if await self._claim(min(room, MOST)):
             self._busy_until = time.monotonic() + BUSY_FOR
             await asyncio.sleep(BREATH)
@@ -72,16 +74,9 @@ class Claimer:
     async def _claim(self, limit: int) -> list[Claimed]:
         lease_id = secrets.randbits(62)
         try:
-            handout = await self._source.claim(
-                self._worker.id,
-                queues=self._worker.queues,
-                tasks=self._worker.tasks,
-                limit=limit,
-                lookahead=LOOKAHEAD,
-                lease_id=lease_id,
-            )
+            handout = await self._handout(limit, lease_id)
         except BaseException:
-            self._lost[lease_id] = time.monotonic() + LOST_FOR
+            self._lose(lease_id)
             raise
         now = time.monotonic()
         # The answer came later than it was computed, so counting from here is never early.
@@ -94,6 +89,33 @@ class Claimer:
         self._children.cancel(handout.cancelled, handout.terminated)
         return work
 
+    async def _handout(self, limit: int, lease_id: int) -> Handout:
+        asking = asyncio.create_task(
+            self._source.claim(
+                self._worker.id,
+                queues=self._worker.queues,
+                tasks=self._worker.tasks,
+                limit=limit,
+                lookahead=LOOKAHEAD,
+                lease_id=lease_id,
+            )
+        )
+        ending = asyncio.create_task(self.ended.wait())
+        try:
+            await asyncio.wait([asking, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait([asking], timeout=ON_ITS_WAY)
+            if asking.done():
+                return asking.result()
+            self._lose(lease_id)
+            return Handout([], [])
+        finally:
+            asking.cancel()
+            ending.cancel()
+
+    def _lose(self, lease_id: int) -> None:
+        self._lost[lease_id] = time.monotonic() + LOST_FOR
+
     async def reconcile(self) -> int:
         """A step: what the store believes we hold and nobody here knows of is given back. The last of the nets."""
         held = await self._source.held(self._worker.id, older_than=STRANGE_AFTER)
@@ -103,7 +125,7 @@ class Claimer:
             self._reporter.tell(claimed, HandedBack(), None)
         return 0
 
-    async def _give_back_lost(self) -> None:
+    async def give_back_lost(self) -> None:
         if self._lost:
             await self._source.give_back(self._worker.id, list(self._lost))
             now = time.monotonic()
