@@ -42,7 +42,10 @@ PROMISED = {
     ("get", "/workers"): set(),
     ("get", "/healthz"): set(),
     ("get", "/readyz"): set(),
+    ("post", "/work/register"): set(),
     ("post", "/work/claim"): set(),
+    ("post", "/work/give-back"): set(),
+    ("post", "/work/held"): set(),
     ("post", "/work/renew"): set(),
     ("post", "/work/finish"): set(),
 }  # fmt: skip
@@ -219,8 +222,13 @@ async def test_what_is_answered_is_what_is_described(
     for execution in (once["last_execution"], now["last_execution"]):
         fits("get", "/executions/{id}", await admin.get(f"/executions/{execution['id']}"))
     fits("post", "/dead-letters/redrive", await admin.post("/dead-letters/redrive", {}))
+    known = {"worker_id": "remote", "tasks": ["echo"]}
+    fits("post", "/work/register", await admin.post("/work/register", known))
     running = fits("post", "/work/claim", await admin.post("/work/claim", {"worker_id": "remote", "tasks": ["echo"]}))
     fits("post", "/executions/{id}/cancel", await admin.post(f"/executions/{running['executions'][0]['id']}/cancel"))
+    fits("post", "/work/held", await admin.post("/work/held", {"worker_id": "remote", "older_than": 0}))
+    lost = {"worker_id": "remote", "lease_ids": [1]}
+    fits("post", "/work/give-back", await admin.post("/work/give-back", lost))
     fits("post", "/work/renew", await admin.post("/work/renew", {"worker_id": "remote"}))
     endings = [{"claim": each["claim"], "outcome": "completed", "result": {"a": 1}} for each in running["executions"]]
     fits("post", "/work/finish", await admin.post("/work/finish", {"worker_id": "remote", "endings": endings}))

@@ -7,6 +7,7 @@ import base64
 import binascii
 import hmac
 import secrets
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,16 +19,31 @@ from rota.model.definition import policy_of
 from rota.model.errors import Conflict, InvalidField
 from rota.model.execution import Claimed, ExecutionKey
 from rota.model.instants import print_instant
-from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut, ending_for
+from rota.model.retry import Crashed, Done, HandedBack, Outcome, Raised, Stopped, TimedOut, ending_for
 from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker
 from rota.server.bodies import Name
-from rota.server.http import MANY, Call, answer
+from rota.server.http import MANY, Call, answer, packed_answer
 
 POLL = 0.2
 SIGNATURE = 16
 MOST_ERROR = 8192
 _Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 _LeaseId = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class RegisterBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    tasks: _Names
+    queues: _Names = msgspec.field(default_factory=lambda: ["default"])
+    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    host: Name = "remote"
+    pid: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+
+
+class RegisterOut(Struct, frozen=True):
+    """Not `registered`: that id was used before; make another."""
+
+    registered: bool
 
 
 class ClaimBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +55,6 @@ class ClaimBody(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     wait: Annotated[float, Meta(ge=0, le=20, description="How long to wait for work, in seconds.")] = 0.0
     lease_id: _LeaseId | None = None
-    give_back: Annotated[list[_LeaseId], Meta(max_length=100)] = []
     host: Name = "remote"
 
 
@@ -52,6 +67,10 @@ class ClaimedOut(Struct, frozen=True):
     fires_at: str
     due_in: float
     timeout: float
+    priority: int
+    # A process died under it before: let it run in one of its own.
+    suspect: bool
+    lease_id: int
     claim: str
 
 
@@ -63,6 +82,24 @@ class ClaimOut(Struct, frozen=True):
     cancelled: list[str]
     terminated: list[str]
     lease_seconds: float
+
+
+class GiveBackBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    lease_ids: Annotated[list[_LeaseId], Meta(max_length=1000)]
+
+
+class GiveBackOut(Struct, frozen=True):
+    returned: int
+
+
+class HeldBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    older_than: Annotated[float, Meta(ge=0, le=31_622_400, description="Seconds.")] = 60.0
+
+
+class HeldOut(Struct, frozen=True):
+    executions: list[ClaimedOut]
 
 
 class RenewBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,11 +119,12 @@ class EndingBody(Struct, frozen=True, forbid_unknown_fields=True):
     """`claim` is the text that came with the execution."""
 
     claim: str
-    outcome: Literal["completed", "failed", "timed_out", "cancelled", "released"]
+    outcome: Literal["completed", "failed", "timed_out", "cancelled", "crashed", "released"]
     result: Any = None
     error: Annotated[str, Meta(max_length=MOST_ERROR)] = ""
     retry_after: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
     final: bool = False
+    alone: Annotated[bool, Meta(description="Whether nothing else ran in the process that crashed.")] = True
     started_ago: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
 
 
@@ -101,21 +139,35 @@ class FinishOut(Struct, frozen=True):
     refused: list[str]
 
 
+_register = msgspec.json.Decoder(RegisterBody)
 _claim = msgspec.json.Decoder(ClaimBody)
+_give_back = msgspec.json.Decoder(GiveBackBody)
+_held = msgspec.json.Decoder(HeldBody)
 _renew = msgspec.json.Decoder(RenewBody)
 _finish = msgspec.json.Decoder(FinishBody)
 _token = msgspec.msgpack.Decoder(Claimed)
 
 
+async def register(call: Call) -> Response:
+    body, _ = await call.body(_register)
+    worker = NewWorker(
+        id=body.worker_id,
+        host=body.host,
+        pid=body.pid,
+        queues=body.queues,
+        tasks=body.tasks,
+        concurrency=body.concurrency,
+    )
+    return answer(RegisterOut(await call.store.register(worker)))
+
+
 async def claim(call: Call) -> Response:
     body, _ = await call.body(_claim)
-    await _make_known(call, body)
-    if body.give_back:
-        await call.store.give_back(body.worker_id, body.give_back)
     handout = await _claim_within(call, body)
     secret = await call.services.claim_secret()
     executions = [_claimed_out(claimed, secret) for claimed in handout.executions]
-    return answer(ClaimOut(executions, _texts(handout.cancelled), _texts(handout.terminated), LEASE.total_seconds()))
+    out = ClaimOut(executions, _texts(handout.cancelled), _texts(handout.terminated), LEASE.total_seconds())
+    return packed_answer(call.request, out)
 
 
 async def _make_known(call: Call, body: ClaimBody) -> None:
@@ -131,6 +183,7 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + body.wait
     wake = asyncio.Event()
+    known = False
     lease_id = secrets.randbits(62) if body.lease_id is None else body.lease_id
     with call.services.hints.listening(wake):
         while True:
@@ -147,8 +200,15 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
                 # Nobody hears the answer, so what it brings is given back at once.
                 await call.store.give_back(body.worker_id, [lease_id])
                 return Handout([], [])
+            if handout.executions:
+                return handout
+            if not known:
+                # Only the living find something, so only who found nothing is looked at.
+                await _make_known(call, body)
+                known = True
+                continue
             left = deadline - loop.time()
-            if handout.executions or handout.cancelled or left <= 0:
+            if handout.cancelled or left <= 0:
                 return handout
             await pause(min(POLL, left), wake)
 
@@ -163,6 +223,9 @@ def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
         fires_at=print_instant(claimed.fires_at),
         due_in=max(0.0, claimed.due_in),
         timeout=policy_of(claimed.policy).timeout,
+        priority=claimed.priority,
+        suspect=claimed.crashes > 0,
+        lease_id=claimed.lease_id,
         claim=_claim_text(claimed, secret),
     )
 
@@ -186,6 +249,18 @@ def _claim_in(text: str, place: int, secret: bytes) -> Claimed:
 
 def _signature(slim: bytes, secret: bytes) -> bytes:
     return hmac.digest(secret, slim, "sha256")[:SIGNATURE]
+
+
+async def give_back(call: Call) -> Response:
+    body, _ = await call.body(_give_back)
+    return answer(GiveBackOut(await call.store.give_back(body.worker_id, body.lease_ids)))
+
+
+async def held(call: Call) -> Response:
+    body, _ = await call.body(_held)
+    claims = await call.store.held(body.worker_id, older_than=timedelta(seconds=body.older_than))
+    secret = await call.services.claim_secret()
+    return packed_answer(call.request, HeldOut([_claimed_out(claimed, secret) for claimed in claims]))
 
 
 async def renew(call: Call) -> Response:
@@ -220,8 +295,10 @@ def _outcome(ending: EndingBody, claimed: Claimed, place: int) -> Outcome:
             return TimedOut(policy_of(claimed.policy).timeout)
         case "cancelled":
             return Stopped()
+        case "crashed":
+            return Crashed(ending.error, ending.alone)
         case "released":
-            return HandedBack()
+            return HandedBack(ending.retry_after)
 
 
 def _texts(keys: list[ExecutionKey]) -> list[str]:
