@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+from rota.model.errors import InvalidField, quoted
 
 DEFAULT_PORT = 7070
 DEFAULT_DATA = Path("rota-data")
@@ -38,6 +41,16 @@ class Settings(Struct, frozen=True):
 class ServerAddress(Struct, frozen=True):
     url: str
     api_key: str | None
+
+    def checked(self, url_is: str = "ROTA_URL") -> ServerAddress:
+        """Refuses what can be no address and no key, before anything is sent there."""
+        if not self.url.startswith(("http://", "https://")):
+            raise InvalidField(url_is, f"{quoted(self.url)} is no address; write it like http://127.0.0.1:7070")
+        if "@" in urlsplit(self.url).netloc:
+            raise InvalidField(url_is, "carries a login; leave it out, the key goes into ROTA_API_KEY")
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise InvalidField("ROTA_API_KEY", "has characters that no key has")
+        return self
 
 
 def _line(file: Path) -> str | None:

@@ -10,7 +10,7 @@ import typer
 import uvloop
 
 from rota.cli import backfill, calendars, cron, doctor, jobs, keys, show
-from rota.cli.connect import Data, Database, dsn_of, use_data
+from rota.cli.connect import Data, Database, dsn_of, use_data, work_server
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
 from rota.settings import DEFAULT_DATA, DEFAULT_PORT
@@ -28,6 +28,9 @@ Queues = Annotated[str, typer.Option(help="Queues to work on, separated by comma
 Concurrency = Annotated[int, typer.Option(min=1, max=100_000, help="How many executions at once.")]
 Children = Annotated[int | None, typer.Option(min=1, max=64, help="Child processes; one per core unless said.")]
 Drain = Annotated[float, typer.Option(min=0, help="Seconds that running work gets to end when the worker stops.")]
+Server = Annotated[
+    str | None, typer.Option(help="http://… of a Rota server to work for instead of a database; key in ROTA_API_KEY.")
+]
 AppArgument = Annotated[str | None, typer.Argument(help="Your tasks, as module:app; without it the built-in ones.")]
 
 
@@ -77,6 +80,7 @@ def scheduler(database: Database = None, data: Data = DEFAULT_DATA) -> None:
 @app.command()
 def worker(
     app: AppArgument = None,
+    server: Server = None,
     database: Database = None,
     data: Data = DEFAULT_DATA,
     queues: Queues = "default",
@@ -85,7 +89,7 @@ def worker(
     drain: Drain = 30.0,
 ) -> None:
     """Run a worker: a supervisor and its children."""
-    from rota.cli.nodes import run_worker
+    from rota.cli.nodes import run_remote_worker, run_worker
     from rota.worker.supervisor import CHILDREN, WorkerSettings
 
     use_data(data)
@@ -93,7 +97,10 @@ def worker(
     settings = WorkerSettings(
         app=app, queues=names, concurrency=concurrency, drain=drain, children=children or CHILDREN
     )
-    uvloop.run(run_worker(dsn_of(database, data), settings))
+    if server:
+        uvloop.run(run_remote_worker(work_server(server), settings))
+    else:
+        uvloop.run(run_worker(dsn_of(database, data, or_else=", or a server with --server"), settings))
 
 
 @app.command()
