@@ -133,6 +133,20 @@ async def test_a_remote_worker_drains_on_sigterm_and_waits_for_no_claim(
     assert took < 10, "a claim waits for 20 s"
 
 
+async def test_a_server_ends_at_once_although_a_worker_waits_there_for_work(
+    dsn: str, live: PostgresStore, key: str
+) -> None:
+    [port] = free_ports(1)
+    async with a_server(dsn, port) as server, a_remote_worker(port, key):
+        await eventually(lambda: alive(live))
+        server.send_signal(signal.SIGTERM)
+        asked_at = time.monotonic()
+        assert server.wait(30) == 0
+
+    # Uvicorn would have waited for 5 s and then cancelled the claim.
+    assert time.monotonic() - asked_at < 4
+
+
 async def test_a_key_that_may_not_work_ends_the_worker_with_a_sentence(dsn: str, live: PostgresStore) -> None:
     [port] = free_ports(1)
     _, reader = await live.create_key("ann", [Scope.READ])

@@ -67,6 +67,7 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
             await asyncio.sleep(0.005)
         yield
     finally:
+        app.state.hints.close()
         server.should_exit = True
         await running
 

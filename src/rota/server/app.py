@@ -182,7 +182,7 @@ def create_app(store: Store) -> Starlette:
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, []).append(endpoint)
     document = msgspec.json.encode(openapi(ENDPOINTS))
-    return Starlette(
+    app = Starlette(
         routes=[
             *(route(path, endpoints) for path, endpoints in paths.items()),
             Route("/openapi.json", lambda _: Response(document, media_type="application/json")),
@@ -191,6 +191,8 @@ def create_app(store: Store) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _plain},
     )
+    app.state.hints = services.hints
+    return app
 
 
 def _only_known(request: Request, endpoint: Endpoint) -> None:

@@ -208,7 +208,7 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
                 known = True
                 continue
             left = deadline - loop.time()
-            if handout.cancelled or left <= 0:
+            if handout.cancelled or left <= 0 or call.services.hints.closed:
                 return handout
             await pause(min(POLL, left), wake)
 
