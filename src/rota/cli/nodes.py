@@ -67,7 +67,8 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
             await asyncio.sleep(0.005)
         yield
     finally:
-        app.state.hints.close()
+        if hints := getattr(app.state, "hints", None):
+            hints.close()
         server.should_exit = True
         await running
 
