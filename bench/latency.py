@@ -1,6 +1,6 @@
 """How soon a job begins on an idle system.
 
-    python -m bench.latency [--jobs 200] [--json]
+    python -m bench.latency [--jobs 200] [--remote] [--json]
 
 `immediate`: from the acknowledgement of a job to the start of its task body, by the database's clock.
 `scheduled`: from the due instant to the start of the task body; jobs are submitted ahead of time, spread out, and one
@@ -25,8 +25,8 @@ from rota.store.postgres.engine import PostgresStore
 LIMITS = {"immediate": 100.0, "scheduled": 50.0}
 
 
-async def main(jobs: int, as_json: bool) -> int:
-    async with a_scene() as store:
+async def main(jobs: int, remote: bool, as_json: bool) -> int:
+    async with a_scene(remote=remote) as store:
         immediate = await _immediate(store, jobs)
         await store.db.fetch("truncate history")
         scheduled = await _scheduled(store, jobs)
@@ -80,6 +80,7 @@ def _summary(values: list[float]) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--remote", action="store_true", help="the worker has no database, only a server")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    sys.exit(uvloop.run(main(options.jobs, options.json)))
+    sys.exit(uvloop.run(main(options.jobs, options.remote, options.json)))

@@ -1,6 +1,6 @@
 """Submit → done for no-op jobs on the embedded store: real PostgreSQL with fsync, a real worker process.
 
-    python -m bench.lifecycle [--jobs 50000] [--concurrency 1000] [--json]
+    python -m bench.lifecycle [--jobs 50000] [--concurrency 1000] [--remote] [--json]
 
 The run checks itself before it prints a number: every job exactly once in history, COMPLETED, none begun early,
 nothing left over.
@@ -22,8 +22,8 @@ from rota.store.postgres.engine import PostgresStore
 BATCH = 1000
 
 
-async def main(jobs: int, concurrency: int, as_json: bool) -> None:
-    async with a_scene("--concurrency", str(concurrency)) as store:
+async def main(jobs: int, concurrency: int, remote: bool, as_json: bool) -> None:
+    async with a_scene("--concurrency", str(concurrency), remote=remote) as store:
         began = time.perf_counter()
         ids = await submitted(store, jobs, batch=BATCH)
         stored = time.perf_counter()
@@ -51,6 +51,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--concurrency", type=int, default=1000)
+    parser.add_argument("--remote", action="store_true", help="the worker has no database, only a server")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    sys.exit(uvloop.run(main(options.jobs, options.concurrency, options.json)))
+    sys.exit(uvloop.run(main(options.jobs, options.concurrency, options.remote, options.json)))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
 from rota.model.definition import Definition
 from rota.model.job import NewJob, new_job_id
+from rota.model.keys import Scope
 from rota.model.ledger import HISTORY_KEPT
 from rota.store.embedded import EmbeddedPostgres
 from rota.store.postgres.engine import PostgresStore
@@ -26,7 +28,8 @@ NOOP = Definition(user_id="bench", task_id="noop")
 
 
 @asynccontextmanager
-async def a_scene(*worker_options: str) -> AsyncIterator[PostgresStore]:
+async def a_scene(*worker_options: str, remote: bool = False) -> AsyncIterator[PostgresStore]:
+    """`remote` puts a server between the worker and the database."""
     folder = Path(tempfile.mkdtemp(prefix="rota-bench-"))
     postgres = EmbeddedPostgres(folder)
     try:
@@ -36,7 +39,14 @@ async def a_scene(*worker_options: str) -> AsyncIterator[PostgresStore]:
         await store.maintain(keep=HISTORY_KEPT)
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             assert (await store.db.look(f"show {setting}"))[0][0] == "on", setting
-        worker = _worker(dsn, *worker_options)
+        processes = AsyncExitStack()
+        if remote:
+            worker_options += ("--server", await processes.enter_async_context(_a_server(dsn)))
+            _, key = await store.create_key("bench", [Scope.WORK])
+            environment = {"ROTA_API_KEY": key, "ROTA_DATABASE_URL": "", "ROTA_DIE_WITH_PARENT": "1"}
+        else:
+            environment = {"ROTA_DATABASE_URL": dsn, "ROTA_DIE_WITH_PARENT": "1"}
+        worker = _rota("worker", *worker_options, **environment)
         try:
             while not any(w.state == "ALIVE" for w in await store.workers()):
                 assert worker.poll() is None, "the worker did not start"
@@ -45,17 +55,28 @@ async def a_scene(*worker_options: str) -> AsyncIterator[PostgresStore]:
         finally:
             worker.terminate()
             worker.wait(60)
+            await processes.aclose()
             await store.aclose()
     finally:
         await asyncio.to_thread(postgres.stop)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _worker(dsn: str, *options: str) -> subprocess.Popen[bytes]:
+@asynccontextmanager
+async def _a_server(dsn: str) -> AsyncIterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    server = _rota("server", "--port", port, ROTA_DATABASE_URL=dsn)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _rota(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "rota", "worker", *options],
-        env=os.environ | {"ROTA_DATABASE_URL": dsn, "ROTA_DIE_WITH_PARENT": "1"},
-        start_new_session=True,
+        [sys.executable, "-m", "rota", *arguments], env=os.environ | environment, start_new_session=True
     )
 
 

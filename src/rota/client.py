@@ -32,8 +32,8 @@ from rota.api import (
     RedriveView,
     WorkersView,
 )
-from rota.model.errors import InvalidField, RotaError, quoted
-from rota.settings import Settings
+from rota.model.errors import RotaError
+from rota.settings import ServerAddress, Settings
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "FINISHED"})
 # A submission carries an idempotency key, so trying again is safe while the server or its database is away.
@@ -70,14 +70,8 @@ class AsyncClient:
 
     def __init__(self, url: str | None = None, api_key: str | None = None) -> None:
         found = Settings.read().server()
-        self._url = (url or found.url).rstrip("/")
-        self._api_key = api_key or found.api_key
-        if not self._url.startswith(("http://", "https://")):
-            raise InvalidField("ROTA_URL", f"{quoted(self._url)} is no address; write it like http://127.0.0.1:7070")
-        if URL(self._url).user is not None:
-            raise InvalidField("ROTA_URL", "carries a login; leave it out, the key goes into ROTA_API_KEY")
-        if self._api_key and not (self._api_key.isascii() and self._api_key.isprintable()):
-            raise InvalidField("ROTA_API_KEY", "has characters that no key has")
+        server = ServerAddress((url or found.url).rstrip("/"), api_key or found.api_key).checked()
+        self._url, self._api_key = server.url, server.api_key
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:

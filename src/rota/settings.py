@@ -46,6 +46,16 @@ class ServerAddress(Struct, frozen=True):
     url: str
     api_key: str | None
 
+    def checked(self, url_is: str = "ROTA_URL") -> ServerAddress:
+        """Refuses what can be no address and no key, before anything is sent there."""
+        if not self.url.startswith(("http://", "https://")):
+            raise InvalidField(url_is, f"{quoted(self.url)} is no address; write it like http://127.0.0.1:7070")
+        if "@" in urlsplit(self.url).netloc:
+            raise InvalidField(url_is, "carries a login; leave it out, the key goes into ROTA_API_KEY")
+        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise InvalidField("ROTA_API_KEY", "has characters that no key has")
+        return self
+
 
 def _line(file: Path) -> str | None:
     try:

@@ -44,7 +44,10 @@ PROMISED = {
     ("get", "/workers"): set(),
     ("get", "/healthz"): set(),
     ("get", "/readyz"): set(),
+    ("post", "/work/register"): set(),
     ("post", "/work/claim"): set(),
+    ("post", "/work/give-back"): set(),
+    ("post", "/work/held"): set(),
     ("post", "/work/renew"): set(),
     ("post", "/work/checkpoint"): set(),
     ("post", "/work/finish"): set(),
@@ -224,8 +227,13 @@ async def test_what_is_answered_is_what_is_described(
         fits("get", "/executions/{id}/logs", await admin.get(f"/executions/{execution['id']}/logs", limit=1))
         fits("get", "/executions/{id}", await admin.get(f"/executions/{execution['id']}"))
     fits("post", "/dead-letters/redrive", await admin.post("/dead-letters/redrive", {}))
+    known = {"worker_id": "remote", "tasks": ["echo"]}
+    fits("post", "/work/register", await admin.post("/work/register", known))
     running = fits("post", "/work/claim", await admin.post("/work/claim", {"worker_id": "remote", "tasks": ["echo"]}))
     fits("post", "/executions/{id}/cancel", await admin.post(f"/executions/{running['executions'][0]['id']}/cancel"))
+    fits("post", "/work/held", await admin.post("/work/held", {"worker_id": "remote", "older_than": 0}))
+    lost = {"worker_id": "remote", "lease_ids": [1]}
+    fits("post", "/work/give-back", await admin.post("/work/give-back", lost))
     fits("post", "/work/renew", await admin.post("/work/renew", {"worker_id": "remote"}))
     marks = [{"claim": each["claim"], "value": {"page": 1}} for each in running["executions"]]
     fits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -33,6 +34,12 @@ async def finished(worker: Caller, *endings: dict[str, object], worker_id: str =
     return refused
 
 
+async def given_back(worker: Caller, *lease_ids: int, worker_id: str = ME) -> int:
+    body = {"worker_id": worker_id, "lease_ids": lease_ids}
+    returned: int = (await worker.post("/work/give-back", body)).ok()["returned"]
+    return returned
+
+
 def ending(work: Any, outcome: str = "completed", **fields: object) -> dict[str, object]:
     return {"claim": work["claim"], "outcome": outcome} | fields
 
@@ -48,7 +55,7 @@ async def status_of(caller: Caller, job: Any) -> str:
 async def test_a_claim_brings_all_that_is_needed_to_run_it(ann: Caller, worker: Caller) -> None:
     job = await ann.submit(parameters={"to": ["you", None, 1.5]}, timeout=30)
 
-    answer = (await worker.post("/work/claim", {"worker_id": ME, "tasks": ["echo"]})).ok()
+    answer = (await worker.post("/work/claim", {"worker_id": ME, "tasks": ["echo"], "lease_id": 71})).ok()
 
     [work] = answer["executions"]
     assert answer["lease_seconds"] == 15
@@ -64,6 +71,12 @@ async def test_a_claim_brings_all_that_is_needed_to_run_it(ann: Caller, worker: 
         "due_in": 0.0,
         "timeout": 30.0,
         "last_checkpoint": None,
+        "start_within": None,
+        "resources": {},
+        "result_location": None,
+        "priority": 0,
+        "suspect": False,
+        "lease_id": 71,
     }
     assert await claimed(worker) == []
 
@@ -190,7 +203,8 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(ann: Caller, worker: 
     await ann.submit()
     [lost] = await claimed(worker, lease_id=71)
 
-    [again] = await claimed(worker, lease_id=72, give_back=[71])
+    assert await given_back(worker, 70, 71, 72) == 1
+    [again] = await claimed(worker, lease_id=72)
 
     assert (again["id"], again["attempt"]) == (lost["id"], 2)
     assert await finished(worker, ending(lost)) == [lost["id"]], "what was given back is no longer held"
@@ -201,8 +215,80 @@ async def test_nobody_gives_back_what_another_holds(ann: Caller, worker: Caller)
     await ann.submit()
     [held] = await claimed(worker, lease_id=71)
 
-    assert await claimed(worker, "remote-2", give_back=[71]) == []
+    assert await given_back(worker, 71, worker_id="remote-2") == 0
+    assert await claimed(worker, "remote-2") == []
     assert await finished(worker, ending(held)) == []
+
+
+async def test_a_worker_introduces_itself_once(worker: Caller) -> None:
+    body = {"worker_id": ME, "tasks": ["echo"], "queues": ["slow"], "concurrency": 7, "host": "far", "pid": 42}
+
+    assert (await worker.post("/work/register", body)).ok() == {"registered": True}
+    assert (await worker.post("/work/register", body)).ok() == {"registered": False}
+
+    [known] = (await worker.get("/workers")).ok()["workers"]
+    assert (known["host"], known["pid"], known["queues"], known["concurrency"]) == ("far", 42, ["slow"], 7)
+
+
+async def test_a_worker_can_ask_what_it_is_believed_to_hold(ann: Caller, worker: Caller, clock: FakeClock) -> None:
+    await ann.submit(parameters={"a": 1})
+    [work] = await claimed(worker, lease_id=71)
+
+    async def held(worker_id: str = ME) -> list[Any]:
+        found: list[Any] = (await worker.post("/work/held", {"worker_id": worker_id})).ok()["executions"]
+        return found
+
+    assert await held() == []
+    clock.advance(seconds=61)
+    [strange] = await held()
+    assert (strange["id"], strange["lease_id"], strange["parameters"]) == (work["id"], 71, {"a": 1})
+    assert await held("remote-2") == []
+    assert await finished(worker, ending(strange, "released")) == []
+    assert await held() == []
+
+
+async def test_a_poison_job_fails_after_three_crashes_alone_whatever_its_worker_says(
+    ann: Caller, worker: Caller
+) -> None:
+    job = await ann.submit(max_retries=1000)
+    suspicions = []
+    while works := await claimed(worker):
+        suspicions.append(works[0]["suspect"])
+        assert await finished(worker, ending(works[0], "crashed", error="code -9")) == []
+
+    assert suspicions == [False, True, True]
+    last = (await ann.get(f"/jobs/{job['id']}")).ok()["last_execution"]
+    assert (last["status"], last["error"]) == ("FAILED", "Crashed: code -9")
+
+
+# Packed
+
+
+async def test_bodies_and_answers_may_be_packed(ann: Caller, worker: Caller) -> None:
+    (await ann.post("/jobs/batch", {"jobs": [{"task_id": "echo"}] * 20})).ok(201)
+    body = msgspec.json.encode({"worker_id": ME, "tasks": ["echo"], "limit": 10})
+    plain = await worker.send("POST", "/work/claim", body, Accept_Encoding="identity")
+    packed = await worker.send("POST", "/work/claim", gzip.compress(body), Content_Encoding="gzip")
+
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert [len(each.ok()["executions"]) for each in (plain, packed)] == [10, 10]
+    empty = await worker.send("POST", "/work/claim", body)
+    assert "Content-Encoding" not in empty.headers, "what is small is sent as it is"
+
+
+async def test_what_swells_too_far_is_refused(worker: Caller) -> None:
+    bomb = gzip.compress(b" " * (200 * 1024 * 1024))
+
+    assert "unpacks" in (await worker.send("POST", "/work/finish", bomb, Content_Encoding="gzip")).refused(413)
+
+
+async def test_what_is_not_packed_as_it_says_is_refused(worker: Caller) -> None:
+    good = gzip.compress(msgspec.json.encode({"worker_id": ME}))
+    for body in (b"{}", b"", good[:-1], good + good, good + b"x"):
+        assert (await worker.send("POST", "/work/renew", body, Content_Encoding="gzip")).refused(400)
+    assert (await worker.send("POST", "/work/renew", good, Content_Encoding="br")).refused(422, "Content-Encoding")
+    assert (await worker.send("POST", "/work/renew", good, Content_Encoding="GZIP")).ok()["alive"] is False
 
 
 # Renew
@@ -296,7 +382,10 @@ async def test_a_result_reaches_the_user(ann: Caller, worker: Caller, clock: Fak
         ("failed", {"error": "ValueError: no", "final": True}, "FAILED", 1),
         ("timed_out", {}, "RETRYING", 1),
         ("cancelled", {}, "CANCELLED", 0),
+        ("crashed", {"error": "code -9"}, "RETRYING", 0),
+        ("crashed", {"error": "code -9", "alone": False}, "RETRYING", 0),
         ("released", {}, "QUEUED", 0),
+        ("released", {"retry_after": 5}, "SCHEDULED", 0),
     ],
 )
 async def test_every_outcome_has_its_end(
@@ -488,9 +577,14 @@ async def test_a_request_that_cannot_be_is_refused_by_its_field(worker: Caller) 
         ("claim", good | {"wait": -1}, "wait"),
         ("claim", good | {"lease_id": -1}, "lease_id"),
         ("claim", good | {"lease_id": 2**62}, "lease_id"),
-        ("claim", good | {"give_back": [-1]}, "give_back[0]"),
-        ("claim", good | {"give_back": list(range(101))}, "give_back"),
         ("claim", good | {"shoe_size": 43}, "shoe_size"),
+        ("register", {"worker_id": ME}, "tasks"),
+        ("register", good | {"concurrency": 0}, "concurrency"),
+        ("register", good | {"pid": 2**31}, "pid"),
+        ("give-back", {"worker_id": ME}, "lease_ids"),
+        ("give-back", {"worker_id": ME, "lease_ids": [-1]}, "lease_ids[0]"),
+        ("give-back", {"worker_id": ME, "lease_ids": list(range(1001))}, "lease_ids"),
+        ("held", {"worker_id": ME, "older_than": -1}, "older_than"),
         ("renew", {}, "worker_id"),
         ("renew", {"worker_id": ""}, "worker_id"),
         ("renew", {"worker_id": ME, "leaving": "yes"}, "leaving"),

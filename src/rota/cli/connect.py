@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from rota.model.errors import StoreUnavailable
+from rota.model.errors import InvalidField, StoreUnavailable
+from rota.settings import ServerAddress, Settings
 from rota.store.postgres.engine import PostgresStore
 
 Data = Annotated[Path, typer.Option("--data", envvar="ROTA_DATA", help="The folder `rota up` keeps everything in.")]
@@ -21,7 +22,7 @@ Database = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
-def dsn_of(database: str | None, data: Path) -> str:
+def dsn_of(database: str | None, data: Path, *, or_else: str = "") -> str:
     """The database that was named, else the embedded one that is running in the folder."""
     if database:
         return database
@@ -30,9 +31,17 @@ def dsn_of(database: str | None, data: Path) -> str:
     dsn = running_dsn(data)
     if dsn is None:
         raise StoreUnavailable(
-            f"No Rota is running in {data}. Start one with `rota up`, or name a database with --database."
+            f"No Rota is running in {data}. Start one with `rota up`, or name a database with --database{or_else}."
         )
     return dsn
+
+
+def work_server(url: str) -> ServerAddress:
+    """The server that a worker without a database works for."""
+    server = ServerAddress(url.rstrip("/"), Settings.read().server().api_key).checked("--server")
+    if not server.api_key:
+        raise InvalidField("ROTA_API_KEY", "is not set; `rota keys create --user NAME --scope work` makes a key")
+    return server
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import typer
 import uvloop
 
 from rota.cli import backfill, calendars, cron, doctor, jobs, keys, logs, show
-from rota.cli.connect import Data, Database, dsn_of, use_data
+from rota.cli.connect import Data, Database, dsn_of, use_data, work_server
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
 from rota.settings import DEFAULT_DATA, DEFAULT_PORT
@@ -32,6 +32,9 @@ Resources = Annotated[
     str, typer.Option(help="What it has, like gpu=1,licence=3; cpu and memory_mb as the machine has.")
 ]
 Labels = Annotated[str, typer.Option(help="What it is, like eu,ssd; jobs may ask for it.")]
+Server = Annotated[
+    str | None, typer.Option(help="http://… of a Rota server to work for instead of a database; key in ROTA_API_KEY.")
+]
 AppArgument = Annotated[str | None, typer.Argument(help="Your tasks, as module:app; without it the built-in ones.")]
 
 
@@ -81,6 +84,7 @@ def scheduler(database: Database = None, data: Data = DEFAULT_DATA) -> None:
 @app.command()
 def worker(
     app: AppArgument = None,
+    server: Server = None,
     database: Database = None,
     data: Data = DEFAULT_DATA,
     queues: Queues = "default",
@@ -91,7 +95,7 @@ def worker(
     labels: Labels = "",
 ) -> None:
     """Run a worker: a supervisor and its children."""
-    from rota.cli.nodes import run_worker
+    from rota.cli.nodes import run_remote_worker, run_worker
     from rota.worker.machine import amounts
     from rota.worker.supervisor import CHILDREN, WorkerSettings
 
@@ -106,7 +110,10 @@ def worker(
         resources=amounts(resources),
         labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
     )
-    uvloop.run(run_worker(dsn_of(database, data), settings))
+    if server:
+        uvloop.run(run_remote_worker(work_server(server), settings))
+    else:
+        uvloop.run(run_worker(dsn_of(database, data, or_else=", or a server with --server"), settings))
 
 
 @app.command()

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -19,9 +19,11 @@ from rota.model.errors import RotaError
 from rota.model.ledger import HISTORY_KEPT
 from rota.scheduler.duties import run_duties, run_reaper
 from rota.server.app import create_app
+from rota.settings import ServerAddress
 from rota.store.postgres.engine import PostgresStore
 from rota.store.postgres.migrate import migrate
 from rota.worker.child import die_with_parent
+from rota.worker.remote import RemoteSource
 from rota.worker.supervisor import Supervisor, WorkerSettings
 
 
@@ -65,6 +67,8 @@ async def serving(app: Starlette, listener: socket.socket) -> AsyncIterator[None
             await asyncio.sleep(0.005)
         yield
     finally:
+        if hints := getattr(app.state, "hints", None):
+            hints.close()
         server.should_exit = True
         await running
 
@@ -132,6 +136,30 @@ async def run_worker(dsn: str, settings: WorkerSettings) -> None:
             helper.cancel()
         await asyncio.gather(*helping, return_exceptions=True)
         await store.aclose()
+
+
+async def run_remote_worker(server: ServerAddress, settings: WorkerSettings) -> None:
+    """Without a database, and so without a reaper: the servers have theirs."""
+    if os.environ.get("ROTA_DIE_WITH_PARENT"):
+        die_with_parent()
+    stop = stop_on_signals()
+    async with RemoteSource(server.url, server.api_key or "") as source:
+        supervisor = Supervisor(source, source.woken, settings)
+        telling = asyncio.create_task(_tell_ready(supervisor))
+        try:
+            await _unless_refused(supervisor.run(stop), source.refused)
+        finally:
+            telling.cancel()
+
+
+async def _unless_refused(work: Coroutine[None, None, None], refused: asyncio.Future[RotaError]) -> None:
+    """A key that is refused ends everything: what runs could not even be told."""
+    working = asyncio.create_task(work)
+    refused.add_done_callback(lambda _: working.cancel())
+    await asyncio.wait([working])
+    if refused.done():
+        raise refused.result()
+    await working
 
 
 async def _tell_ready(supervisor: Supervisor) -> None:

@@ -46,12 +46,16 @@ NOTHING = Needs()
 _decode = msgspec.json.Decoder(Needs).decode
 
 
+def needs_in(resources: dict[str, float], labels: Iterable[str] = ()) -> Needs:
+    """In one order; nothing is always the same nothing, which is not stored."""
+    return Needs(dict(sorted(resources.items())), tuple(sorted(set(labels)))) if resources or labels else NOTHING
+
+
 def needs_text(needs: Needs) -> str:
     """The same for the same needs, in whatever order they were given."""
     if needs == NOTHING:
         return ""
-    sorted_needs = Needs(dict(sorted(needs.resources.items())), tuple(sorted(set(needs.labels))))
-    return msgspec.json.encode(sorted_needs).decode()
+    return msgspec.json.encode(needs_in(needs.resources, needs.labels)).decode()
 
 
 def needs_of(text: str) -> Needs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from rota.model.capacity import Needs
+from rota.model.capacity import NOTHING, Needs
 
 
 class Backoff(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     max_retries: int = 3
     backoff: Backoff = Backoff()
     timeout: float = 3600.0
-    needs: Needs = Needs()
+    needs: Needs = NOTHING
     # In seconds after the nominal time: not to begin later, not to be tried later.
     start_by: float | None = None
     deadline: float | None = None

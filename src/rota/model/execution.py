@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
@@ -13,6 +13,9 @@ from msgspec import Struct
 from rota.model.definition import Definition
 from rota.model.errors import InvalidField
 from rota.model.progress import Progress
+
+if TYPE_CHECKING:
+    from rota.model.retry import Outcome
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Bytes of JSON.
@@ -122,7 +125,10 @@ class Verdict(StrEnum):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """The end of one attempt. Counters are the new values; `after` counts from the moment it is stored."""
+    """The end of one attempt: how it went, and what follows from that by `ending_for`.
+
+    Counters are the new values; `after` counts from the moment it is stored.
+    """
 
     job_id: UUID
     fires_at: datetime
@@ -130,6 +136,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     attempt: int
     lease_id: int
     worker_id: str
+    outcome: Outcome
     verdict: Verdict
     failures: int = 0
     crashes: int = 0

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from rota.model.definition import policy_of
+from rota.model.definition import Policy, policy_of
 from rota.model.execution import Claimed, Ending, Verdict
 
 # Crashes of a process that an attempt had for itself: a poison job shows itself fast.
@@ -87,6 +87,7 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
             attempt=claimed.attempt,
             lease_id=claimed.lease_id,
             worker_id=worker_id,
+            outcome=outcome,
             verdict=verdict,
             failures=failures,
             crashes=crashes,
@@ -128,6 +129,13 @@ def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ag
             return ending(Verdict.RELEASE, after=after)
         case _:
             assert_never(outcome)
+
+
+def timeout_of(claimed: Claimed, policy: Policy) -> float:
+    """How long this attempt may take: its deadline cuts the last one short."""
+    if claimed.deadline_in is None:
+        return policy.timeout
+    return max(0.001, min(policy.timeout, claimed.deadline_in - max(0.0, claimed.due_in)))
 
 
 def luck_of(claimed: Claimed) -> float:

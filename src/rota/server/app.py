@@ -127,10 +127,18 @@ ENDPOINTS = [
     _do("DELETE", "/calendars/{name}", calendars.delete, "Delete a calendar", CalendarView, Scope.SUBMIT,
         query=calendars.QUERY),
     _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
+    _do("POST", "/work/register", work.register, "Make a worker known", work.RegisterOut, Scope.WORK,
+        body=work.RegisterBody),
     _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),
+    _do("POST", "/work/give-back", work.give_back, "Give back claims whose answers were lost", work.GiveBackOut,
+        Scope.WORK, body=work.GiveBackBody),
+    _do("POST", "/work/held", work.held, "What a worker is believed to hold", work.HeldOut, Scope.WORK,
+        body=work.HeldBody),
     _do("POST", "/work/renew", work.renew, "Renew a worker's lease", work.RenewOut, Scope.WORK, body=work.RenewBody),
     _do("POST", "/work/checkpoint", work.checkpoint, "Keep where attempts have got to", work.CheckpointOut, Scope.WORK,
         body=work.CheckpointBody),
+    _do("POST", "/work/tell", work.tell, "What attempts log, and how far they are", work.TellOut, Scope.WORK,
+        body=work.TellBody),
     _do("POST", "/work/finish", work.finish, "End attempts", work.FinishOut, Scope.WORK, body=work.FinishBody),
     _get("/healthz", healthy, "The process is up", HealthView, None),
     _get("/readyz", ready, "The store answers", HealthView, None),
@@ -181,7 +189,7 @@ def create_app(store: Store) -> Starlette:
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, []).append(endpoint)
     document = msgspec.json.encode(openapi(ENDPOINTS))
-    return Starlette(
+    app = Starlette(
         routes=[
             *(route(path, endpoints) for path, endpoints in paths.items()),
             Route("/openapi.json", lambda _: Response(document, media_type="application/json")),
@@ -190,6 +198,8 @@ def create_app(store: Store) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _plain},
     )
+    app.state.hints = services.hints
+    return app
 
 
 def _only_known(request: Request, endpoint: Endpoint) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from rota.model.capacity import Needs
+from rota.model.capacity import needs_in
 from rota.model.definition import Backoff, Definition, Gate, Policy
 from rota.model.errors import InvalidField
 from rota.model.instants import looks_like_instant, parse_duration, parse_instant
@@ -198,7 +198,7 @@ def definition_of(body: JobBody, user_id: str, fires_at: datetime | None) -> Def
             max_retries=body.max_retries,
             backoff=backoff_of(body.backoff),
             timeout=seconds_of(body.timeout, "timeout"),
-            needs=Needs(_amounts(body.resources), tuple(sorted(set(body.labels)))),
+            needs=needs_in(_amounts(body.resources), body.labels),
             start_by=limit_of(body.start_by, "start_by", fires_at),
             deadline=limit_of(body.deadline, "deadline", fires_at),
             gate=_gate(body, user_id),
@@ -270,9 +270,9 @@ def patched(definition: Definition, patch: JobPatch, fires_at: datetime | None) 
     if patch.result_location is not UNSET:
         policy["result_location"] = _location(patch.result_location)
     needs = definition.policy.needs
-    policy["needs"] = Needs(
+    policy["needs"] = needs_in(
         needs.resources if patch.resources is UNSET else _amounts(patch.resources),
-        needs.labels if patch.labels is UNSET else tuple(sorted(set(patch.labels))),
+        needs.labels if patch.labels is UNSET else patch.labels,
     )
     changed = msgspec.structs.replace(definition.policy, **policy)
     return msgspec.structs.replace(definition, policy=changed, **changes)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 class Hints:
     def __init__(self) -> None:
         self._waiting: set[asyncio.Event] = set()
+        self.closed = False
 
     @contextmanager
     def listening(self, wake: asyncio.Event) -> Iterator[None]:
@@ -22,3 +23,8 @@ class Hints:
     def tell(self) -> None:
         for wake in self._waiting:
             wake.set()
+
+    def close(self) -> None:
+        """The server is about to end: nobody is to wait here any longer."""
+        self.closed = True
+        self.tell()

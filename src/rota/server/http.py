@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,11 +14,14 @@ from starlette.responses import Response
 
 from rota.model.errors import Forbidden, InvalidField, NotFound, TooLarge
 from rota.model.keys import Principal, Scope
-from rota.server.problems import invalid_body
+from rota.server.problems import Malformed, invalid_body
 from rota.store.protocol import Store
 
 ONE = 1024 * 1024
 MANY = 16 * 1024 * 1024
+# Below this, packing takes longer than sending.
+WORTH_PACKING = 1024
+GZIP = 31
 Body = TypeVar("Body")
 Handler = Callable[["Call"], Awaitable[Response]]
 _encode = msgspec.json.Encoder().encode
@@ -97,7 +101,45 @@ def answer(value: object, status: int = 200, headers: dict[str, str] | None = No
     return Response(_encode(value), status, headers, media_type="application/json")
 
 
+def packed_answer(request: Request, value: object) -> Response:
+    """Compressed if it is large and the caller reads gzip."""
+    content, headers = _encode(value), {}
+    if len(content) >= WORTH_PACKING and _reads_gzip(request):
+        content, headers = zlib.compress(content, 1, GZIP), {"Content-Encoding": "gzip"}
+    return Response(content, 200, headers, media_type="application/json")
+
+
+def _reads_gzip(request: Request) -> bool:
+    accepted = request.headers.get("accept-encoding", "").replace(" ", "")
+    return "gzip" in accepted and "gzip;q=0" not in accepted
+
+
 async def _read(request: Request, limit: int) -> bytes:
+    content = await _received(request, limit)
+    match request.headers.get("content-encoding", "identity").lower():
+        case "identity":
+            return content
+        case "gzip":
+            return _unpacked(content, limit)
+        case _:
+            raise InvalidField("Content-Encoding", "is none that we read; send gzip, or the body as it is")
+
+
+def _unpacked(content: bytes, limit: int) -> bytes:
+    """Stops unpacking as soon as it is too much, whatever a small body may swell to."""
+    packed = zlib.decompressobj(GZIP)
+    try:
+        unpacked = packed.decompress(content, limit + 1)
+    except zlib.error as error:
+        raise Malformed(f"The body is not gzip as its header says: {error}") from None
+    if len(unpacked) > limit:
+        raise TooLarge(f"The body unpacks to more than {limit} bytes, which is the most that is taken.")
+    if not packed.eof or packed.unused_data:
+        raise Malformed("The body is not one whole piece of gzip.")
+    return unpacked
+
+
+async def _received(request: Request, limit: int) -> bytes:
     """Stops reading as soon as it is too much."""
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:

@@ -7,27 +7,60 @@ import base64
 import binascii
 import hmac
 import secrets
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from rota.loop import pause
+from rota.model.capacity import Capacity
 from rota.model.definition import policy_of
 from rota.model.errors import Conflict, InvalidField
 from rota.model.execution import MOST_CHECKPOINT, Claimed, ExecutionKey, checkpoint_of
 from rota.model.instants import print_instant
-from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut, ending_for
+from rota.model.log import MOST_LINE, NewLine, cut, storable
+from rota.model.progress import MOST_NOTE, NewProgress
+from rota.model.retry import (
+    Crashed,
+    Done,
+    HandedBack,
+    Outcome,
+    Raised,
+    Stopped,
+    TimedOut,
+    TooLate,
+    ending_for,
+    timeout_of,
+)
 from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker
 from rota.server.bodies import Name
-from rota.server.http import MANY, Call, answer
+from rota.server.http import MANY, Call, answer, packed_answer
 
 POLL = 0.2
 SIGNATURE = 16
 MOST_ERROR = 8192
 _Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 _LeaseId = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class RegisterBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    tasks: _Names
+    queues: _Names = msgspec.field(default_factory=lambda: ["default"])
+    concurrency: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    host: Name = "remote"
+    pid: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    resources: dict[str, float] = {}
+    labels: Annotated[list[Name], Meta(max_length=100)] = []
+
+
+class RegisterOut(Struct, frozen=True):
+    """Not `registered`: that id was used before; make another."""
+
+    registered: bool
 
 
 class ClaimBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,8 +72,8 @@ class ClaimBody(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     wait: Annotated[float, Meta(ge=0, le=20, description="How long to wait for work, in seconds.")] = 0.0
     lease_id: _LeaseId | None = None
-    give_back: Annotated[list[_LeaseId], Meta(max_length=100)] = []
     host: Name = "remote"
+    capacity: Capacity = Capacity()
 
 
 class ClaimedOut(Struct, frozen=True):
@@ -53,6 +86,13 @@ class ClaimedOut(Struct, frozen=True):
     due_in: float
     timeout: float
     last_checkpoint: Any
+    start_within: float | None
+    resources: dict[str, float]
+    result_location: str | None
+    priority: int
+    # A process died under it before: let it run in one of its own.
+    suspect: bool
+    lease_id: int
     claim: str
 
 
@@ -64,6 +104,24 @@ class ClaimOut(Struct, frozen=True):
     cancelled: list[str]
     terminated: list[str]
     lease_seconds: float
+
+
+class GiveBackBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    lease_ids: Annotated[list[_LeaseId], Meta(max_length=1000)]
+
+
+class GiveBackOut(Struct, frozen=True):
+    returned: int
+
+
+class HeldBody(Struct, frozen=True, forbid_unknown_fields=True):
+    worker_id: Name
+    older_than: Annotated[float, Meta(ge=0, le=31_622_400, description="Seconds.")] = 60.0
+
+
+class HeldOut(Struct, frozen=True):
+    executions: list[ClaimedOut]
 
 
 class RenewBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,11 +141,12 @@ class EndingBody(Struct, frozen=True, forbid_unknown_fields=True):
     """`claim` is the text that came with the execution."""
 
     claim: str
-    outcome: Literal["completed", "failed", "timed_out", "cancelled", "released"]
+    outcome: Literal["completed", "failed", "timed_out", "cancelled", "crashed", "too_late", "released"]
     result: Any = None
     error: Annotated[str, Meta(max_length=MOST_ERROR)] = ""
     retry_after: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
     final: bool = False
+    alone: Annotated[bool, Meta(description="Whether nothing else ran in the process that crashed.")] = True
     started_ago: Annotated[float, Meta(ge=0, le=31_622_400)] | None = None
 
 
@@ -114,28 +173,70 @@ class CheckpointOut(Struct, frozen=True):
     refused: list[str]
 
 
+class LineIn(Struct, frozen=True, forbid_unknown_fields=True):
+    claim: str
+    seq: Annotated[int, Meta(ge=0, lt=2**31)]
+    ago: Annotated[float, Meta(ge=0, le=86_400)]
+    text: Annotated[str, Meta(max_length=MOST_LINE)]
+
+
+class ProgressIn(Struct, frozen=True, forbid_unknown_fields=True):
+    claim: str
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+    note: Annotated[str, Meta(max_length=MOST_NOTE)] = ""
+
+
+class TellBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What attempts log, and how far they are; lines told twice are shown once."""
+
+    worker_id: Name
+    lines: Annotated[list[LineIn], Meta(max_length=1000)] = []
+    progress: Annotated[list[ProgressIn], Meta(max_length=1000)] = []
+
+
+class TellOut(Struct, frozen=True):
+    kept: int
+
+
 class FinishOut(Struct, frozen=True):
     """The refused changed nothing: their lease was over."""
 
     refused: list[str]
 
 
+_register = msgspec.json.Decoder(RegisterBody)
 _claim = msgspec.json.Decoder(ClaimBody)
+_give_back = msgspec.json.Decoder(GiveBackBody)
+_held = msgspec.json.Decoder(HeldBody)
 _renew = msgspec.json.Decoder(RenewBody)
 _finish = msgspec.json.Decoder(FinishBody)
 _checkpoint = msgspec.json.Decoder(CheckpointBody)
+_tell = msgspec.json.Decoder(TellBody)
 _token = msgspec.msgpack.Decoder(Claimed)
+
+
+async def register(call: Call) -> Response:
+    body, _ = await call.body(_register)
+    worker = NewWorker(
+        id=body.worker_id,
+        host=body.host,
+        pid=body.pid,
+        queues=body.queues,
+        tasks=body.tasks,
+        concurrency=body.concurrency,
+        resources=body.resources,
+        labels=body.labels,
+    )
+    return answer(RegisterOut(await call.store.register(worker)))
 
 
 async def claim(call: Call) -> Response:
     body, _ = await call.body(_claim)
-    await _make_known(call, body)
-    if body.give_back:
-        await call.store.give_back(body.worker_id, body.give_back)
     handout = await _claim_within(call, body)
     secret = await call.services.claim_secret()
     executions = [_claimed_out(claimed, secret) for claimed in handout.executions]
-    return answer(ClaimOut(executions, _texts(handout.cancelled), _texts(handout.terminated), LEASE.total_seconds()))
+    out = ClaimOut(executions, _texts(handout.cancelled), _texts(handout.terminated), LEASE.total_seconds())
+    return packed_answer(call.request, out)
 
 
 async def _make_known(call: Call, body: ClaimBody) -> None:
@@ -151,6 +252,7 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + body.wait
     wake = asyncio.Event()
+    known = False
     lease_id = secrets.randbits(62) if body.lease_id is None else body.lease_id
     with call.services.hints.listening(wake):
         while True:
@@ -162,18 +264,27 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
                 limit=body.limit,
                 lookahead=LOOKAHEAD,
                 lease_id=lease_id,
+                capacity=body.capacity,
             )
             if await call.request.is_disconnected():
                 # Nobody hears the answer, so what it brings is given back at once.
                 await call.store.give_back(body.worker_id, [lease_id])
                 return Handout([], [])
+            if handout.executions:
+                return handout
+            if not known:
+                # Only the living find something, so only who found nothing is looked at.
+                await _make_known(call, body)
+                known = True
+                continue
             left = deadline - loop.time()
-            if handout.executions or handout.cancelled or left <= 0:
+            if handout.cancelled or left <= 0 or call.services.hints.closed:
                 return handout
             await pause(min(POLL, left), wake)
 
 
 def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
+    policy = policy_of(claimed.policy)
     return ClaimedOut(
         id=str(claimed.key),
         task_id=claimed.task_id,
@@ -182,8 +293,14 @@ def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
         attempt=claimed.attempt,
         fires_at=print_instant(claimed.fires_at),
         due_in=max(0.0, claimed.due_in),
-        timeout=policy_of(claimed.policy).timeout,
+        timeout=timeout_of(claimed, policy),
         last_checkpoint=None if claimed.checkpoint is None else msgspec.Raw(claimed.checkpoint.encode()),
+        start_within=claimed.start_within,
+        resources=policy.needs.resources,
+        result_location=policy.result_location,
+        priority=claimed.priority,
+        suspect=claimed.crashes > 0,
+        lease_id=claimed.lease_id,
         claim=_claim_text(claimed, secret),
     )
 
@@ -209,6 +326,18 @@ def _signature(slim: bytes, secret: bytes) -> bytes:
     return hmac.digest(secret, slim, "sha256")[:SIGNATURE]
 
 
+async def give_back(call: Call) -> Response:
+    body, _ = await call.body(_give_back)
+    return answer(GiveBackOut(await call.store.give_back(body.worker_id, body.lease_ids)))
+
+
+async def held(call: Call) -> Response:
+    body, _ = await call.body(_held)
+    claims = await call.store.held(body.worker_id, older_than=timedelta(seconds=body.older_than))
+    secret = await call.services.claim_secret()
+    return packed_answer(call.request, HeldOut([_claimed_out(claimed, secret) for claimed in claims]))
+
+
 async def renew(call: Call) -> Response:
     body, _ = await call.body(_renew)
     if body.leaving:
@@ -216,6 +345,29 @@ async def renew(call: Call) -> Response:
         return answer(RenewOut(False, [], []))
     renewal = await call.store.renew(body.worker_id)
     return answer(RenewOut(renewal.alive, _texts(renewal.cancelled), _texts(renewal.terminated)))
+
+
+async def tell(call: Call) -> Response:
+    body, _ = await call.body(_tell, MANY)
+    secret = await call.services.claim_secret()
+    lines = [
+        NewLine(*_attempt(told.claim, f"lines[{n}].claim", secret), told.seq, told.ago, cut(told.text))
+        for n, told in enumerate(body.lines)
+    ]
+    progress = [
+        NewProgress(*_attempt(told.claim, f"progress[{n}].claim", secret), told.fraction, storable(told.note))
+        for n, told in enumerate(body.progress)
+    ]
+    if lines:
+        await call.store.keep_logs(lines)
+    if progress:
+        await call.store.note_progress(progress)
+    return answer(TellOut(len(lines) + len(progress)))
+
+
+def _attempt(claim: str, field: str, secret: bytes) -> tuple[UUID, datetime, int, int]:
+    claimed = _claim_in(claim, field, secret)
+    return claimed.job_id, claimed.fires_at, claimed.run, claimed.attempt
 
 
 async def checkpoint(call: Call) -> Response:
@@ -257,8 +409,12 @@ def _outcome(ending: EndingBody, claimed: Claimed, place: int) -> Outcome:
             return TimedOut(policy_of(claimed.policy).timeout)
         case "cancelled":
             return Stopped()
+        case "crashed":
+            return Crashed(ending.error, ending.alone)
+        case "too_late":
+            return TooLate()
         case "released":
-            return HandedBack()
+            return HandedBack(ending.retry_after)
 
 
 def _texts(keys: list[ExecutionKey]) -> list[str]:

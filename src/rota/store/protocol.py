@@ -116,9 +116,11 @@ class WorkSource(Protocol):
         lookahead: timedelta,
         lease_id: int,
         capacity: Capacity = Capacity(),  # noqa: B008 - frozen
+        patience: float | None = None,
     ) -> Handout:
         """Give each due execution to exactly one worker, also those due within `lookahead`, and only what fits into it.
 
+        Where a source can wait for work it does, for up to `patience` seconds or as long as it likes.
         The caller makes the lease id, so that a claim whose answer was lost can be given back by it.
         """
 

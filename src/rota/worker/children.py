@@ -22,7 +22,7 @@ from msgspec import Struct
 from rota.model.definition import policy_of
 from rota.model.errors import Invalid
 from rota.model.execution import Claimed, ExecutionKey
-from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut
+from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, TimedOut, timeout_of
 from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
 from rota.worker.grace import CANCEL_GRACE, NEIGHBOURS_GRACE, OVERTIME
@@ -88,9 +88,7 @@ class ChildProcess:
                 self._told(claimed, Raised(f"its policy cannot be read: {error}", final=True), None)
                 continue
             slot = self._next_slot = self._next_slot + 1
-            timeout, resources = policy.timeout, policy.needs.resources
-            if claimed.deadline_in is not None:
-                timeout = max(0.001, min(timeout, claimed.deadline_in - max(0.0, claimed.due_in)))
+            timeout, resources = timeout_of(claimed, policy), policy.needs.resources
             over_at = starts_at + timeout + OVERTIME
             self.attempts[slot] = Attempt(claimed, starts_at, over_at, TimedOut(timeout), resources)
             orders.append(

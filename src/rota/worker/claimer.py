@@ -13,7 +13,7 @@ from rota.loop import pause
 from rota.model.capacity import Capacity, less
 from rota.model.execution import Claimed
 from rota.model.retry import HandedBack, TooLate
-from rota.model.worker import LOOKAHEAD, NewWorker
+from rota.model.worker import LOOKAHEAD, Handout, NewWorker
 from rota.store.protocol import WorkSource
 from rota.worker.children import Children
 from rota.worker.reporter import BATCH, Reporter
@@ -25,6 +25,10 @@ LOST_FOR = 60.0
 # Between two claims that found something: work gathers, and one statement takes more of it.
 BREATH = 0.005
 MOST = 1000
+# A claim may wait for work; when the worker ends, only an answer that is on its way is waited for.
+ON_ITS_WAY = 0.1
+# How long a claim may wait for work where another waits for its turn.
+TURN = 0.5
 STRANGE_AFTER = timedelta(seconds=60)
 # Work seldom comes alone: for a while after some was found the next look comes sooner than any hint could.
 BUSY_FOR = 1.0
@@ -47,7 +51,7 @@ class Claimer:
         room = await self._room()
         if room <= 0 or self.ended.is_set():
             return 1
-        await self._give_back_lost()
+        await self.give_back_lost()
         if await self._claim(min(room, MOST)):
             self._busy_until = time.monotonic() + BUSY_FOR
             await asyncio.sleep(BREATH)
@@ -82,17 +86,9 @@ class Claimer:
     async def _take(self, tasks: Sequence[str], limit: int) -> int:
         lease_id = secrets.randbits(62)
         try:
-            handout = await self._source.claim(
-                self._worker.id,
-                queues=self._worker.queues,
-                tasks=tasks,
-                limit=limit,
-                lookahead=LOOKAHEAD,
-                lease_id=lease_id,
-                capacity=self._capacity(),
-            )
+            handout = await self._handout(tasks, limit, lease_id)
         except BaseException:
-            self._lost[lease_id] = time.monotonic() + LOST_FOR
+            self._lose(lease_id)
             raise
         now = time.monotonic()
         # The answer came later than it was computed, so counting from here is never early.
@@ -112,6 +108,40 @@ class Claimer:
         total = self._worker.resources
         return Capacity(total, less(total, self._children.taken), tuple(self._worker.labels))
 
+    async def _handout(self, tasks: Sequence[str], limit: int, lease_id: int) -> Handout:
+        asking = asyncio.create_task(
+            self._source.claim(
+                self._worker.id,
+                queues=self._worker.queues,
+                tasks=tasks,
+                limit=limit,
+                lookahead=LOOKAHEAD,
+                lease_id=lease_id,
+                capacity=self._capacity(),
+                patience=self._patience(tasks),
+            )
+        )
+        ending = asyncio.create_task(self.ended.wait())
+        try:
+            await asyncio.wait([asking, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait([asking], timeout=ON_ITS_WAY)
+            if asking.done():
+                return asking.result()
+            self._lose(lease_id)
+            return Handout([], [])
+        finally:
+            asking.cancel()
+            ending.cancel()
+
+    def _patience(self, tasks: Sequence[str]) -> float | None:
+        """Where there are isolated tasks two claims take turns, and neither may wait long for itself."""
+        isolated = self._children.isolated
+        return None if not isolated else 0.0 if isolated.issuperset(tasks) else TURN
+
+    def _lose(self, lease_id: int) -> None:
+        self._lost[lease_id] = time.monotonic() + LOST_FOR
+
     async def reconcile(self) -> int:
         """A step: what the store believes we hold and nobody here knows of is given back. The last of the nets."""
         held = await self._source.held(self._worker.id, older_than=STRANGE_AFTER)
@@ -121,7 +151,7 @@ class Claimer:
             self._reporter.tell(claimed, HandedBack(), None)
         return 0
 
-    async def _give_back_lost(self) -> None:
+    async def give_back_lost(self) -> None:
         if self._lost:
             await self._source.give_back(self._worker.id, list(self._lost))
             now = time.monotonic()

@@ -10,7 +10,7 @@ import msgspec
 
 from rota.model.errors import StoreError, StoreUnavailable
 from rota.model.execution import Claimed, Ending, Verdict
-from rota.model.retry import Outcome, ending_for
+from rota.model.retry import Outcome, Raised, ending_for
 from rota.store.protocol import WorkSource
 from rota.worker.scribe import Scribe
 
@@ -97,8 +97,9 @@ class Reporter:
                 await self._finish([ending])
             return []
         log.error("ending cannot be stored execution=%s error=%s", endings[0].key, error)
+        why = f"The ending cannot be stored: {error}"
         told = msgspec.structs.replace(
-            endings[0], verdict=Verdict.FAILED, result=None, after=None, error=f"The ending cannot be stored: {error}"
+            endings[0], outcome=Raised(why, final=True), verdict=Verdict.FAILED, result=None, after=None, error=why
         )
         try:
             return await self._source.finish([told])

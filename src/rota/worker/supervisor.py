@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from msgspec import Struct
 
 from rota.loop import pause, repeat, uptime
-from rota.model.errors import StoreUnavailable
+from rota.model.errors import StoreError, StoreUnavailable
 from rota.model.execution import Claimed
 from rota.model.retry import Outcome
 from rota.model.worker import RENEWAL, NewWorker
@@ -158,6 +158,8 @@ class _Life:
         self._children.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.drain
+        with suppress(StoreError):
+            await claimer.give_back_lost()
         while self._children.running and (left := deadline - loop.time()) > 0 and not keeper.lost.is_set():
             claimer.freed.clear()
             await pause(left, claimer.freed, keeper.lost)

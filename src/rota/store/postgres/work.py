@@ -65,6 +65,7 @@ class Work:
         lookahead: timedelta,
         lease_id: int,
         capacity: Capacity = Capacity(),  # noqa: B008 - frozen
+        patience: float | None = None,
     ) -> Handout:
         claimed: list[Claimed] = []
         shards = list(range(await self.db.shards()))
