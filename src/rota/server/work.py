@@ -25,7 +25,7 @@ from rota.server.bodies import Name
 from rota.server.http import MANY, Call, answer, packed_answer
 
 POLL = 0.2
-# Who found something asks again at once, and work seldom comes alone: at first the next look comes sooner than any hint.
+# Who found something asks again at once, and work seldom comes alone: at first the next look comes before any hint.
 BUSY_FOR = 1.0
 BUSY_POLL = 0.02
 SIGNATURE = 16
