@@ -40,7 +40,9 @@ async function live() {
   await call("register", { ...about, concurrency: CONCURRENCY, pid: process.pid });
 
   const stop = (why, ids = [...running.keys()]) => ids.forEach((id) => running.get(id)?.abort(why));
-  const lose = () => { lost = true; stop("released"); };
+  const hangUp = new AbortController(); // of the claim that waits
+  const lose = () => { lost = true; stop("released"); hangUp.abort(); };
+  leaving.signal.addEventListener("abort", () => hangUp.abort());
 
   async function renew() {
     const sent = now(); // trust counts from here: the answer may have taken its time
@@ -78,7 +80,7 @@ async function live() {
     const lease_id = randomInt(2 ** 47); // our own number, so that a claim whose answer is lost can be given back
     const asked = { ...about, limit: CONCURRENCY - running.size, wait: 20, lease_id };
     try {
-      const { executions, cancelled } = await call("claim", asked, 35_000, leaving.signal);
+      const { executions, cancelled } = await call("claim", asked, 35_000, hangUp.signal);
       executions.forEach(run);
       stop("cancelled", cancelled);
       if (cancelled.length) await sleep(200); // they take their time to stop
@@ -110,7 +112,7 @@ async function live() {
   /** Again and again until the life is over; errors are waited out. */
   async function repeat(step, pause, isOver) {
     for (; !lost && !isOver(); await sleep(pause))
-      await step().catch((error) => leaving.signal.aborted || (console.error(error.message), sleep(200)));
+      await step().catch((error) => (hangUp.signal.aborted || console.error(error.message), sleep(200)));
   }
 
   const watch = setInterval(() => now() > trusted && lose(), 250);

@@ -133,6 +133,7 @@ async def test_a_waiting_claim_is_woken_by_new_work(
 ) -> None:
     # Nobody looks again before the hint comes; without it the claim would come back empty after 20 s.
     monkeypatch.setattr("rota.server.work.POLL", 3600.0)
+    monkeypatch.setattr("rota.server.work.BUSY_FOR", 0.0)
     looked = asyncio.Event()
     claim = store.claim
 
@@ -155,6 +156,7 @@ async def test_nothing_is_handed_to_somebody_who_hung_up(
     ann: Caller, worker: Caller, caller: NewCaller, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.server.work.POLL", 3600.0)
+    monkeypatch.setattr("rota.server.work.BUSY_FOR", 0.0)
     looked, hinted = asyncio.Event(), asyncio.Event()
     claim = store.claim
 

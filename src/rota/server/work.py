@@ -40,6 +40,9 @@ from rota.server.bodies import Name
 from rota.server.http import MANY, Call, answer, packed_answer
 
 POLL = 0.2
+# Who found something asks again at once, and work seldom comes alone: at first the next look comes before any hint.
+BUSY_FOR = 1.0
+BUSY_POLL = 0.02
 SIGNATURE = 16
 MOST_ERROR = 8192
 _Names = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
@@ -280,7 +283,8 @@ async def _claim_within(call: Call, body: ClaimBody) -> Handout:
             left = deadline - loop.time()
             if handout.cancelled or left <= 0 or call.services.hints.closed:
                 return handout
-            await pause(min(POLL, left), wake)
+            poll = BUSY_POLL if left > body.wait - BUSY_FOR else POLL
+            await pause(min(poll, left), wake)
 
 
 def _claimed_out(claimed: Claimed, secret: bytes) -> ClaimedOut:
