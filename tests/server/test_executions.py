@@ -384,6 +384,8 @@ async def test_workers_tell_how_they_are(
         "started_at": "2027-01-04T10:00:00.000Z",
         "renewed_at": "2027-01-04T10:00:10.000Z",
         "ended_at": None,
+        "resources": {},
+        "labels": [],
     }
     assert workers[BOB]["ended_at"] == "2027-01-04T10:00:20.000Z"
     assert (await (await caller("carl", Scope.READ)).get("/workers")).refused(403)

@@ -12,6 +12,7 @@ from msgspec import Struct
 PATIENCE = timedelta(seconds=5)
 # Amounts are decimal fractions and computed in binary: a tenth taken ten times is a whole.
 _DUST = 1e-9
+MOST_AT_ONCE = 2**31
 
 
 class Needs(Struct, frozen=True, omit_defaults=True):
@@ -64,8 +65,8 @@ def needs_of(text: str) -> Needs:
 
 def fits(resources: dict[str, float], free: dict[str, float]) -> int:
     """How many times; what nobody declared there is none of."""
-    times = [int((free.get(name, 0.0) + _DUST) / amount) for name, amount in resources.items()]
-    return min(times, default=2**31)
+    times = [(free.get(name, 0.0) + _DUST) / amount for name, amount in resources.items()]
+    return int(min([*times, float(MOST_AT_ONCE)]))
 
 
 def less(free: dict[str, float], taken: Iterable[dict[str, float]]) -> dict[str, float]:

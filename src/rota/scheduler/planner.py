@@ -48,7 +48,7 @@ class Planner:
     async def _pause(self, job: Unplanned) -> None:
         log.warning("job paused job=%s failed_in_a_row=%d", job.id, job.failed_in_a_row)
         note = f"It failed {job.failed_in_a_row} times in a row."
-        await self._store.pause(job.id, note=note, until=None)
+        await self._store.pause(job.id, note=note, until=None, revision=job.revision)
 
     def _plan_for(self, job: Unplanned, now: datetime) -> Plan | None:
         """One job that nobody can plan, say for want of its time zone here, must not keep the others waiting."""

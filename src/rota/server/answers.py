@@ -75,17 +75,17 @@ def job_view(job: Job) -> JobView:
 
 def _concurrency(d: Definition) -> ConcurrencyView | None:
     gate = d.policy.gate
-    return ConcurrencyView(_key(d, gate), gate.concurrency) if gate and gate.concurrency else None
+    return ConcurrencyView(_key(gate), gate.concurrency) if gate and gate.concurrency else None
 
 
 def _rate(d: Definition) -> RateView | None:
     gate = d.policy.gate
-    return RateView(_key(d, gate), gate.rate, gate.per) if gate and gate.rate else None
+    return RateView(_key(gate), gate.rate, gate.per) if gate and gate.rate else None
 
 
-def _key(d: Definition, gate: Gate) -> str:
-    """As it was sent: gates are a user's own."""
-    return gate.key.removeprefix(f"{d.user_id}/")
+def _key(gate: Gate) -> str:
+    """As it was sent: gates are a user's own, so their keys have the user in front."""
+    return msgspec.json.decode(gate.key, type=tuple[str, str])[1]
 
 
 def _pause(pause: Pause) -> PauseView:

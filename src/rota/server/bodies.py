@@ -23,6 +23,7 @@ NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f]+(?![\s\S])"
 MOST_JOBS = 10_000
 DEEPEST = 64
 LARGEST_INTEGER = 2**63
+LEAST_OF_A_RESOURCE = 1e-6
 MOST_OF_A_RESOURCE = 1e9
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
@@ -215,7 +216,7 @@ def _gate(body: JobBody, user_id: str) -> Gate | None:
     if key is None:
         return None
     return Gate(
-        key=f"{user_id}/{key}",
+        key=msgspec.json.encode([user_id, key]).decode(),
         concurrency=concurrency.limit if concurrency else None,
         rate=rate.limit if rate else None,
         per=seconds_of(rate.per, "rate.per") if rate else 1.0,
@@ -307,8 +308,9 @@ def _window(value: float | str | None) -> timedelta | None:
 
 def _amounts(resources: dict[str, float]) -> dict[str, float]:
     for name, amount in resources.items():
-        if not 0 < amount <= MOST_OF_A_RESOURCE:
-            raise InvalidField(f"resources.{name}", f"must be more than 0 and at most {MOST_OF_A_RESOURCE:g}")
+        if not LEAST_OF_A_RESOURCE <= amount <= MOST_OF_A_RESOURCE:
+            limits = f"at least {LEAST_OF_A_RESOURCE:g} and at most {MOST_OF_A_RESOURCE:g}"
+            raise InvalidField(f"resources.{name}", f"must be {limits}")
     return dict(sorted(resources.items()))
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from rota.api import JobsView
 from rota.model.calendar import Calendar
+from rota.model.definition import Definition
 from rota.model.errors import Conflict, InvalidField, InvalidSchedule, NotFound, quoted
 from rota.model.execution import Status, statuses_named
 from rota.model.instants import parse_instant, whole_milliseconds
@@ -44,6 +45,8 @@ _pause = msgspec.json.Decoder(PauseBody)
 _resume = msgspec.json.Decoder(ResumeBody)
 # How often a change is made anew when the planner was faster; it is bound to win in between.
 PATIENCE = 10
+# So many parts of a long pause are settled for one change, at a few hundred firings each where they cannot be counted.
+LONGEST_PAST = 5000
 
 
 async def create(call: Call) -> Response:
@@ -116,7 +119,7 @@ def _new_job(call: Call, body: JobBody, shards: int, now: datetime | None, place
             definition=definition,
             recurring=recurring,
             fires_at=_first(recurring, now),
-            rules=rules_of(body),
+            rules=_fitting(rules_of(body), definition),
             since=now,
             unique=unique_of(body),
         )
@@ -131,6 +134,13 @@ def _only_recurring(body: JobBody) -> None:
 
 
 _USUAL = JobBody(task_id="any")
+
+
+def _fitting(rules: Rules, definition: Definition) -> Rules:
+    start_by = definition.policy.start_by
+    if rules.jitter is not None and start_by is not None and rules.jitter.total_seconds() >= start_by:
+        raise InvalidField("start_by", "is not longer than jitter, which may put the start off as far as that")
+    return rules
 
 
 def _not_over(end: str, now: datetime) -> None:
@@ -267,11 +277,27 @@ async def _recurring(call: Call, verb: str) -> Job:
 
 async def change(call: Call) -> Response:
     patch, _ = await call.body(_patch)
-    for _ in range(PATIENCE):
+    lost = settled = 0
+    while lost < PATIENCE and settled < LONGEST_PAST:
         job = await job_of(call)
-        if await (_change_recurring(call, job, patch) if job.schedule else _change_one_shot(call, job, patch)):
+        if await _is_behind(call, job):
+            settled += 1
+        elif await (_change_recurring(call, job, patch) if job.schedule else _change_one_shot(call, job, patch)):
             return answer(job_view(await found_job(call, job.id)))
+        else:
+            lost += 1
     raise Conflict("The job is being changed by others; try again.")
+
+
+async def _is_behind(call: Call, job: Job) -> bool:
+    """What is due by the old schedule is settled by it first, whoever was to plan it, a part at a time."""
+    if job.cursor is None or job.status not in (JobStatus.ACTIVE, JobStatus.PAUSED):
+        return False
+    now = await call.store.now()
+    if job.cursor > now:
+        return False
+    await _settle(call, job, now)
+    return True
 
 
 async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
@@ -303,10 +329,9 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
     now = await call.store.now()
     schedule = _new_schedule(job, patch).anchored(now)
     if job.cursor is not None and job.cursor <= now and job.status in (JobStatus.ACTIVE, JobStatus.PAUSED):
-        # What is due by the old schedule is settled by it first, whoever was to plan it.
-        await _settle(call, job, now)
         return False
-    rules = rules_of(patch, job.rules or Rules())
+    definition = patched(job.definition, patch, None)
+    rules = _fitting(rules_of(patch, job.rules or Rules()), definition)
     await known_calendar(call, job.definition.user_id, rules.calendar)
     if rules.max_executions is not None and rules.max_executions <= job.fired:
         raise InvalidField(
@@ -319,7 +344,7 @@ async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
             revision=job.revision,
             seen_next=job.cursor,
             withdraws=[fires_at for fires_at in job.planned if fires_at > accounted_to],
-            definition=patched(job.definition, patch, None),
+            definition=definition,
             schedule=schedule,
             rules=rules,
             since=accounted_to,

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from rota.api import LedgerView
 from rota.model.errors import InvalidField
+from rota.model.instants import LATEST
 from rota.model.job import Job
 from rota.model.ledger import Line, Reading, ledger
 from rota.model.query import Position, print_token
@@ -34,7 +35,7 @@ async def look(call: Call) -> Response:
         raise InvalidField("to", "lies before `from`")
     page = page_in(asked)
     if page.after is not None:
-        start = max(start, page.after.at + _JUST_AFTER)
+        start = max(start, min(page.after.at, LATEST) + _JUST_AFTER)
     found = await _lines(call, job, start, end, page.limit + 1)
     lines = found[: page.limit]
     token = print_token(Position(lines[-1].fires_at, job.id, 0)) if len(found) > page.limit else None

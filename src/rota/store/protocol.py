@@ -176,8 +176,13 @@ class Store(WorkSource, Protocol):
 
     async def cancel_executions(self, keys: Sequence[ExecutionKey]) -> None: ...
 
-    async def pause(self, job_id: UUID, *, note: str | None, until: datetime | None) -> bool:
-        """Nothing fires any more; what was planned ahead is withdrawn. False when it is neither active nor paused."""
+    async def pause(
+        self, job_id: UUID, *, note: str | None, until: datetime | None, revision: int | None = None
+    ) -> bool:
+        """Nothing fires any more; what was planned ahead is withdrawn.
+
+        False when it is neither active nor paused, or no longer of the revision that was seen.
+        """
 
     async def resume(self, job_id: UUID, *, catch_up: bool) -> bool:
         """What fell due meanwhile is skipped, or counts as missed. False when it was not paused."""

@@ -85,6 +85,7 @@ class Claimer:
 
     async def _take(self, tasks: Sequence[str], limit: int) -> int:
         lease_id = secrets.randbits(62)
+        sent = time.monotonic()
         try:
             handout = await self._handout(tasks, limit, lease_id)
         except BaseException:
@@ -97,10 +98,11 @@ class Claimer:
             for claimed in work:
                 self._reporter.tell(claimed, HandedBack(), None)
         elif work:
-            for claimed in filter(_is_late, work):
-                self._reporter.tell(claimed, TooLate(), None)
-            timely = [(claimed, now + max(0.0, claimed.due_in)) for claimed in work if not _is_late(claimed)]
-            self._children.start(timely)
+            starts = [(claimed, now + max(0.0, claimed.due_in)) for claimed in work]
+            for claimed, at in starts:
+                if _is_late(claimed, at - sent):
+                    self._reporter.tell(claimed, TooLate(), None)
+            self._children.start([(claimed, at) for claimed, at in starts if not _is_late(claimed, at - sent)])
         self._children.cancel(handout.cancelled, handout.terminated)
         return len(work)
 
@@ -158,5 +160,6 @@ class Claimer:
             self._lost = {lease_id: until for lease_id, until in self._lost.items() if until > now}
 
 
-def _is_late(claimed: Claimed) -> bool:
-    return claimed.start_within is not None and claimed.start_within < max(0.0, claimed.due_in)
+def _is_late(claimed: Claimed, after: float) -> bool:
+    """Counted from when we asked: the answer may have taken its time."""
+    return claimed.start_within is not None and claimed.start_within < after

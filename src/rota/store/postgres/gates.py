@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from datetime import datetime
 from typing import NamedTuple
 
-from rota.model.definition import policy_of
+import asyncpg
+import msgspec
+
+from rota.model.definition import Gate, policy_of
 from rota.model.execution import ExecutionKey
 from rota.model.gate import AtGate, let_through
 from rota.model.job import shard_of
@@ -14,9 +18,10 @@ from rota.store.postgres.database import Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
 
+log = logging.getLogger(__name__)
 SQL = Queries("gates.sql")
 # So many at each gate and in each shard are looked at; the others have time.
-FOREMOST = 100
+FOREMOST = 500
 
 
 class _Ranked(NamedTuple):
@@ -45,7 +50,8 @@ class Gates:
             [lock] = await connection.fetch(SQL.lock, self.db.time)
             if not lock["ours"]:
                 return 0
-            under_way, foremost = await _look(connection, list(waiting), gates, lock["now"])
+            # The number of shards may just have grown.
+            under_way, foremost = await _look(connection, list(range(lock["shards"])), gates, lock["now"])
             rates = {row["gate"]: row["next_at"] for row in await connection.fetch(SQL.rates, gates)}
             passed: list[ExecutionKey] = []
             counted: dict[str, datetime] = {}
@@ -59,7 +65,7 @@ class Gates:
                 passed += through
                 if through and next_at is not None:
                     counted[gate] = next_at
-            for shard in waiting:
+            for shard in range(lock["shards"]):
                 mine = sorted(key for key in passed if shard_of(key.job_id) == shard)
                 if mine:
                     columns = [list(column) for column in zip(*mine, strict=True)]
@@ -78,7 +84,15 @@ async def _look(
     for shard in shards:
         under_way.update({row["gate"]: row["count"] for row in await connection.fetch(SQL.under_way, shard, gates)})
         for row in await connection.fetch(SQL.at_gates, shard, gates, now, FOREMOST):
-            gate = policy_of(row["policy"]).gate
-            if gate is not None:
+            if gate := _gate(row):
                 foremost[row["gate"]].append(_Ranked(row["rank"], AtGate(ExecutionKey(*row[:3]), gate)))
     return under_way, foremost
+
+
+def _gate(row: asyncpg.Record) -> Gate | None:
+    """None if this version cannot read it: it must not close the gate for the others."""
+    try:
+        return policy_of(row["policy"]).gate
+    except msgspec.MsgspecError as error:
+        log.error("policy cannot be read job=%s error=%s", row["job_id"], error)
+        return None

@@ -13,11 +13,12 @@ import msgspec
 
 from rota.model.capacity import needs_text
 from rota.model.definition import Definition, policy_text
+from rota.model.errors import StoreError
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
 from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, Unique, bucket_of, one_shot_job, shard_of
 from rota.model.rules import Overlap, rules_text
-from rota.store.postgres.database import Connection, Database, tried_again
+from rota.store.postgres.database import TURNS, Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
 from rota.store.protocol import (
@@ -68,16 +69,32 @@ class Jobs:
         keyed = any(submission.key for submission in submissions)
         async with self.db.transaction() as connection:
             settled = await _settle_names(connection, submissions, self.db.time) if keyed else {}
-            for index, submission in enumerate(submissions):
-                if index not in settled and any(job.unique for job in submission.jobs):
-                    taken = await self._settle_unique(connection, submission)
-                    settled |= {index: taken} if taken else {}
-            fresh = [submission for index, submission in enumerate(submissions) if index not in settled]
-            accepted_at = await self._store(connection, [job for s in fresh for job in s.jobs], lanes)
+            fresh = [(index, s) for index, s in enumerate(submissions) if index not in settled]
+            unique = [(index, s) for index, s in fresh if any(job.unique for job in s.jobs)]
+            await self._hold_unique(connection, [s for _, s in unique])
+            for index, submission in unique:
+                # Each is stored before the next one is judged, which may want to know whether it is there.
+                if taken := await self._settle_unique(connection, submission):
+                    settled[index] = taken
+                else:
+                    await self._store(connection, submission.jobs, lanes)
+            plain = [job for index, s in fresh if (index, s) not in unique for job in s.jobs]
+            accepted_at = await self._store(connection, plain, lanes)
         return [
             settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
             for index, submission in enumerate(submissions)
         ]
+
+    async def _hold_unique(self, connection: Connection, submissions: list[Submission]) -> None:
+        """All keys of the call first, in one order, so that two nodes cannot wait for each other."""
+        jobs = [job for submission in submissions for job in submission.jobs if job.unique]
+        for job in sorted(jobs, key=lambda job: (job.definition.user_id, _unique(job).key)):
+            await self._held_by(connection, job)
+
+    async def _held_by(self, connection: Connection, job: NewJob) -> UUID:
+        asked = job.definition.user_id, _unique(job).key, job.id, KEY_LIFE, self.db.time
+        holder: UUID = (await connection.fetch(SQL.hold_unique, *asked))[0]["job_id"]
+        return holder
 
     async def _settle_unique(self, connection: Connection, submission: Submission) -> Taken | None:
         """None when every unique key of it is ours now. A key that was held stays held until the transaction ends."""
@@ -86,8 +103,7 @@ class Jobs:
         replaced: list[UUID] = []
         for job in sorted((job for job in submission.jobs if job.unique), key=lambda job: _unique(job).key):
             unique, user_id = _unique(job), job.definition.user_id
-            [held] = await connection.fetch(SQL.hold_unique, user_id, unique.key, job.id, KEY_LIFE, self.db.time)
-            other: UUID = held["job_id"]
+            other = await self._held_by(connection, job)
             if other == job.id:
                 continue
             # A look of its own: what the last holder stored while we waited is seen only now.
@@ -98,7 +114,7 @@ class Jobs:
                 continue
             if look["it_is"]:
                 replaced.append(other)
-            await connection.execute(SQL.take_unique, user_id, unique.key, job.id)
+            await connection.execute(SQL.take_unique, user_id, unique.key, job.id, KEY_LIFE, self.db.time)
         if taken:
             if submission.key is not None:
                 # It stands for nothing: the same may be asked again.
@@ -185,6 +201,8 @@ class Jobs:
                 if not changed or withdrawn != set(change.withdraws):
                     raise _Outdated
                 await connection.execute(SQL.unfire, shard, change.id, len(withdrawn))
+                if change.rules.overlap is Overlap.ALLOW:
+                    await connection.execute(SQL.release_all, shard, change.id)
         except _Outdated:
             return False
         return True
@@ -222,18 +240,27 @@ class Jobs:
                 await connection.execute(SQL.end_pending, shard, *_key_columns(mine), self.db.time)
 
     @tried_again
-    async def pause(self, job_id: UUID, *, note: str | None, until: datetime | None) -> bool:
+    async def pause(
+        self, job_id: UUID, *, note: str | None, until: datetime | None, revision: int | None = None
+    ) -> bool:
         shard = shard_of(job_id)
         async with self.db.transaction() as connection:
-            held = await connection.fetch(SQL.hold_for_pause, shard, job_id)
+            held = await connection.fetch(SQL.hold_state, shard, job_id)
             if not held or held[0]["state"] == JobStatus.CANCELLED:
                 return False
-            withdrawn = [row[0] for row in await connection.fetch(SQL.withdraw, shard, job_id, self.db.time)]
+            if revision is not None and held[0]["revision"] != revision:
+                return False
+            withdrawn = await self._withdraw(connection, shard, job_id)
             if held[0]["state"] == JobStatus.FINISHED and not withdrawn:
                 return False
             cursor = min([*withdrawn, *([held[0]["next_fires_at"]] if held[0]["next_fires_at"] else [])])
             await connection.execute(SQL.pause, shard, job_id, self.db.time, until, note, cursor, len(withdrawn))
         return True
+
+    async def _withdraw(self, connection: Connection, shard: int, job_id: UUID) -> list[datetime]:
+        """What was planned ahead and comes after everything that was begun, or cancelled, ahead of its time."""
+        begun_at = await connection.fetchval(SQL.begun_ahead, shard, job_id, self.db.time)
+        return [row["fires_at"] for row in await connection.fetch(SQL.withdraw, shard, job_id, begun_at)]
 
     async def resume(self, job_id: UUID, *, catch_up: bool) -> bool:
         return bool(await self.db.fetch(SQL.resume, shard_of(job_id), job_id, catch_up, self.db.time))
@@ -251,8 +278,7 @@ class Jobs:
                 if not await connection.fetch(SQL.hold_job, shard, job.id):
                     raise _Outdated
                 if job.rules is not None and job.rules.overlap is not Overlap.ALLOW:
-                    rows = await connection.fetch(SQL.withdraw, shard, job.id, self.db.time)
-                    withdrawn = [row["fires_at"] for row in rows]
+                    withdrawn = await self._withdraw(connection, shard, job.id)
                     if withdrawn:
                         await connection.execute(SQL.rewind, shard, job.id, min(withdrawn), len(withdrawn))
                 return await self._run_again(connection, job, fires_at=None)
@@ -300,9 +326,17 @@ class Jobs:
         again: dict[ExecutionKey, ExecutionKey] = {}
         remaining: set[ExecutionKey] = set()
         for shard, mine in _by_shard(keys):
-            redriven, left = await self._redrive(shard, mine)
-            again |= redriven
-            remaining |= left
+            for turn in range(TURNS):
+                try:
+                    redriven, left = await self._redrive(shard, mine)
+                except StoreError as error:
+                    # Another one of a job was let go at the same moment; the next look sees it.
+                    if turn == TURNS - 1 or not isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                        raise
+                    continue
+                again |= redriven
+                remaining |= left
+                break
         self.wake.others()
         refused = [Refusal(key, _STILL_OPEN if key in remaining else _NO_LETTER) for key in keys if key not in again]
         return list(again.values()), refused

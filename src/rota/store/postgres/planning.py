@@ -18,6 +18,7 @@ from rota.model.rules import Overlap, rules_of
 from rota.model.schedule import Recurring
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.gates import SQL as GATES
+from rota.store.postgres.jobs import SQL as JOBS
 from rota.store.postgres.jobs import stop_jobs
 from rota.store.postgres.queries import Queries
 from rota.store.postgres.wake import Wake
@@ -62,6 +63,8 @@ class Planning:
         at_once = plan.job.rules.overlap is Overlap.TERMINATE_OTHER
         try:
             async with self.db.transaction() as connection:
+                # The job first, as everybody does who changes both.
+                await connection.fetch(JOBS.hold_state, shard, plan.job.id)
                 await stop_jobs(connection, shard, [plan.job.id], self.db.time, terminate=at_once)
                 [row] = await connection.fetch(SQL.plan, shard, *_columns([plan]), self.db.time)
                 if not row[0]:

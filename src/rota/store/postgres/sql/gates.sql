@@ -1,6 +1,8 @@
 -- name: lock
 -- One scheduler at a time: the counts are those of the whole cluster.
-select pg_try_advisory_xact_lock(7682001338) as ours, coalesce($1::timestamptz, now()) as now;
+select
+    pg_try_advisory_xact_lock(7682001338) as ours, coalesce($1::timestamptz, now()) as now,
+    (select shards from cluster) as shards;
 
 -- name: waiting_gates
 -- The gates at which somebody waits, each once: from one to the next in the index, however many wait there.
@@ -43,9 +45,10 @@ cross join lateral (
 ) c;
 
 -- name: at_gates
--- The foremost at each gate that are due and have their turn.
+-- The foremost at each gate that are due and have their turn; what backfills made apart, or it would hide the others.
 select w.job_id, w.fires_at, w.run, t.gate, w.policy, w.due_at - w.priority * interval '5 seconds' as rank
 from unnest($2::text[]) as t (gate)
+cross join unnest(array[true, false]) as l (live)
 cross join lateral (
     select e.job_id, e.fires_at, e.run, e.policy, e.due_at, e.priority
     from executions e
@@ -55,6 +58,7 @@ cross join lateral (
       and e.lane < 0
       and e.due_at <= $3
       and not e.waits
+      and (e.priority >= 0) = l.live
     order by e.due_at
     limit $4
 ) w;
@@ -86,6 +90,7 @@ from found
 where e.shard = $1
   and e.ctid = found.place
   and e.lane < 0
+  and e.due_at <= $5
 returning 1;
 
 -- name: remember

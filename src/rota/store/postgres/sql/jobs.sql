@@ -63,7 +63,9 @@ where user_id = $1
 
 -- name: take_unique
 update names
-set job_ids = array[$3::uuid]
+set job_ids = array[$3::uuid],
+    -- Said anew: a janitor that waits for this row finds that it is not to be forgotten.
+    expires_at = coalesce($5::timestamptz, now()) + $4::interval
 where user_id = $1
   and kind = 'unique'
   and name = $2;
@@ -125,7 +127,10 @@ cross join (select coalesce($17::timestamptz, now()) as at) asked;
 -- name: change_recurring
 -- Another schedule accounts for what comes after `since`; the old one is kept for what it accounts for.
 with seen as materialized (
-    select j.ctid as place, j.schedule as old_schedule, j.since as old_since
+    select
+        j.ctid as place, j.since as old_since, j.schedule as old_schedule,
+        -- What would have come after the end of a job that goes on is nobody's to account for.
+        case when j.state = 'FINISHED' then j.next_fires_at - interval '1 microsecond' end as ended_at
     from jobs j
     where j.shard = $1
       and j.id = $2
@@ -135,10 +140,10 @@ with seen as materialized (
 ),
 kept as (
     insert into revisions (shard, job_id, since, until, schedule)
-    select $1, $2, s.old_since, $16::timestamptz, s.old_schedule
+    select $1, $2, s.old_since, least($16::timestamptz, s.ended_at), s.old_schedule
     from seen s
-    where s.old_schedule <> $11
-      and s.old_since < $16::timestamptz
+    where (s.old_schedule <> $11 or s.ended_at is not null)
+      and s.old_since < least($16::timestamptz, s.ended_at)
 )
 update jobs j
 set task_id = $5,
@@ -152,7 +157,7 @@ set task_id = $5,
     overlap = $13,
     calendar = $14,
     pauses_after = $15,
-    since = case when s.old_schedule <> $11 then $16::timestamptz else j.since end,
+    since = case when s.old_schedule <> $11 or s.ended_at is not null then $16::timestamptz else j.since end,
     next_fires_at = $17::timestamptz,
     state = case
         when $17::timestamptz is null then 'FINISHED'
@@ -178,6 +183,35 @@ where shard = $1
   and fires_at > coalesce($3::timestamptz, now())
 returning fires_at;
 
+-- name: begun_ahead
+-- The newest firing ahead of its time that somebody holds, has tried, or cancelled; else now.
+select greatest(
+    coalesce($3::timestamptz, now()),
+    (
+        select max(e.fires_at) from executions e
+        where e.shard = $1
+          and e.job_id = $2
+          and e.run = 0
+          and (e.worker_id is not null or e.attempt > 0)
+    ),
+    (
+        select max(h.fires_at) from history h
+        where h.shard = $1
+          and h.job_id = $2
+          and h.run = 0
+          and h.fires_at > coalesce($3::timestamptz, now())
+    )
+);
+
+-- name: release_all
+-- Of a job that allows overlap nobody waits for a turn.
+update executions
+set lane = case when gate is null then abs(lane) else lane end,
+    waits = false
+where shard = $1
+  and job_id = $2
+  and waits;
+
 -- name: unfire
 -- What was withdrawn has not been fired.
 update jobs
@@ -185,9 +219,9 @@ set fired = fired - $3
 where shard = $1
   and id = $2;
 
--- name: hold_for_pause
+-- name: hold_state
 -- Holds a job against planners and other changes until the end of the transaction.
-select state::text as state, next_fires_at
+select state::text as state, revision, next_fires_at
 from jobs
 where shard = $1
   and id = $2
@@ -224,15 +258,23 @@ update executions
 set task_id = $5,
     queue = $6,
     priority = $7,
-    -- It goes on waiting where it waits.
-    lane = sign(lane) * $8::int,
+    -- What has a gate passes it anew.
+    lane = case when gate is null then $8::int else -$8::int end,
     parameters = $9,
     policy = $10::text,
     -- Once it was tried, or is a further run, its nominal time is what its past is known by.
     fires_at = case when attempt = 0 and run = 0 then coalesce($11::timestamptz, fires_at) else fires_at end,
     due_at = coalesce($11::timestamptz, due_at),
-    start_by = coalesce($11::timestamptz, fires_at) + ($10::jsonb ->> 'start_by')::float8 * interval '1 second',
-    deadline = coalesce($11::timestamptz, fires_at) + ($10::jsonb ->> 'deadline')::float8 * interval '1 second'
+    start_by = case
+        when attempt > 0 or run > 0 then start_by
+        else coalesce($11::timestamptz, fires_at) + ($10::jsonb ->> 'start_by')::float8 * interval '1 second'
+    end,
+    deadline = case
+        when $11::timestamptz is null and $10::jsonb -> 'deadline' is not distinct from policy::jsonb -> 'deadline'
+        then deadline
+        else coalesce($11::timestamptz, case when run > 0 then created_at else fires_at end)
+            + ($10::jsonb ->> 'deadline')::float8 * interval '1 second'
+    end
 where shard = $1
   and job_id = $2
   and fires_at = $3
@@ -354,6 +396,14 @@ select
     asked.at, $10::jsonb #>> '{gate,key}', asked.at + ($10::jsonb ->> 'deadline')::float8 * interval '1 second'
 from (select coalesce($13::timestamptz, now()) as at) asked
 cross join lateral (select coalesce($3::timestamptz, date_trunc('milliseconds', asked.at)) as fires_at) f
+where not $12::boolean
+   or not exists (
+       select from executions e
+       where e.shard = $1
+         and e.job_id = $2
+         and e.backfill_id is null
+         and not e.waits
+   )
 on conflict do nothing
 returning fires_at, run;
 
@@ -379,16 +429,16 @@ where shard = $1
   and id = any($2::uuid[]);
 
 -- name: redrive
--- Dead letters become the next run of their firing. One that must not overlap waits until its job has nothing open;
--- of several such letters of one job only the oldest goes.
+-- Dead letters become the next run of their firing. Of a job that allows no overlap, as it is now, one waits until the
+-- job has nothing else open, and of several such letters only the oldest goes. What a backfill made is in nobody's way.
 with asked as materialized (
     select coalesce($5::timestamptz, now()) as at
 ),
 chosen as materialized (
-    select d.place, d.exclusive, row_number() over (partition by d.job_id order by d.fires_at, d.run) as nth
+    select d.place, x.exclusive, row_number() over (partition by d.job_id order by d.fires_at, d.run) as nth
     from unnest($2::uuid[], $3::timestamptz[], $4::int[]) as t (job_id, fires_at, run)
     cross join lateral (
-        select d.ctid as place, d.job_id, d.fires_at, d.run, d.exclusive
+        select d.ctid as place, d.job_id, d.fires_at, d.run, d.recurring and d.backfill_id is null as live
         from dead_letters d
         where d.shard = $1
           and d.job_id = t.job_id
@@ -396,8 +446,19 @@ chosen as materialized (
           and d.run = t.run
         for update
     ) d
-    where not d.exclusive
-       or not exists (select from executions e where e.shard = $1 and e.job_id = d.job_id and e.exclusive)
+    cross join lateral (
+        select d.live and exists (
+            select from jobs j where j.shard = $1 and j.id = d.job_id and j.overlap <> 'allow'
+        ) as exclusive
+    ) x
+    where not x.exclusive
+       or not exists (
+           select from executions e
+           where e.shard = $1
+             and e.job_id = d.job_id
+             and e.backfill_id is null
+             and not e.waits
+       )
     limit cardinality($2::uuid[])
 ),
 letters as (
@@ -406,7 +467,27 @@ letters as (
     where d.shard = $1
       and d.ctid = c.place
       and (c.nth = 1 or not c.exclusive)
-    returning d.*
+    returning d.*, c.exclusive as alone
+),
+numbered as materialized (
+    select
+        l.*,
+        greatest(l.run, o.run, h.run) + row_number() over (partition by l.job_id, l.fires_at order by l.run) as new_run
+    from letters l
+    cross join lateral (
+        select max(e.run) as run
+        from executions e
+        where e.shard = $1
+          and e.job_id = l.job_id
+          and e.fires_at = l.fires_at
+    ) o
+    cross join lateral (
+        select max(h.run) as run
+        from history h
+        where h.shard = $1
+          and h.job_id = l.job_id
+          and h.fires_at = l.fires_at
+    ) h
 ),
 again as (
     insert into executions (
@@ -414,21 +495,17 @@ again as (
         recurring, exclusive, created_at, backfill_id, gate, deadline, checkpoint
     )
     select
-        d.shard, d.job_id, d.fires_at, 1 + greatest(d.run, (
-            select max(h.run) from history h where h.shard = $1 and h.job_id = d.job_id and h.fires_at = d.fires_at
-        )),
+        d.shard, d.job_id, d.fires_at, d.new_run,
         case when d.policy::jsonb ? 'gate' then -abs(d.lane) else d.lane end, asked.at, d.user_id, d.task_id, d.queue,
-        d.priority, d.parameters, d.policy, d.recurring, d.exclusive, asked.at, d.backfill_id,
+        d.priority, d.parameters, d.policy, d.recurring, d.alone, asked.at, d.backfill_id,
         d.policy::jsonb #>> '{gate,key}',
         asked.at + (d.policy::jsonb ->> 'deadline')::float8 * interval '1 second',
         d.checkpoint
-    from letters d
+    from numbered d
     cross join asked
-    returning job_id, fires_at, run
 )
-select l.job_id, l.fires_at, l.run as old_run, a.run
-from letters l
-join again a on a.job_id = l.job_id and a.fires_at = l.fires_at;
+select n.job_id, n.fires_at, n.run as old_run, n.new_run::int as run
+from numbered n;
 
 -- name: letters_left
 select d.job_id, d.fires_at, d.run

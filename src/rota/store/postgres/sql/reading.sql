@@ -123,21 +123,27 @@ with clock as materialized (select coalesce($6::timestamptz, now()) as now)
 select distinct on (e.fires_at) e.*
 from (
     (
-        {open}
-        where e.shard = $1
-          and e.job_id = $2
-          and e.fires_at between $3 and $4
-        order by e.fires_at, e.run desc
+        select distinct on (o.fires_at) o.*
+        from (
+            {open}
+            where e.shard = $1
+              and e.job_id = $2
+              and e.fires_at between $3 and $4
+        ) o
+        order by o.fires_at, o.run desc
         limit $5
     )
     union all
     (
-        {ended}
-        where e.shard = $1
-          and e.job_id = $2
-          and e.fires_at between $3 and $4
-          and e.state <> 'SKIPPED'
-        order by e.fires_at, e.run desc
+        select distinct on (h.fires_at) h.*
+        from (
+            {ended}
+            where e.shard = $1
+              and e.job_id = $2
+              and e.fires_at between $3 and $4
+              and e.state <> 'SKIPPED'
+        ) h
+        order by h.fires_at, h.run desc
         limit $5
     )
 ) e

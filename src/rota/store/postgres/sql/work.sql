@@ -238,7 +238,8 @@ again as (
         crashes = h.crashes,
         lapses = h.lapses,
         error = coalesce(h.error, e.error),
-        start_by = null,
+        -- What has begun once may go on later; what was handed back before it began may not.
+        start_by = case when h.verdict = 'RELEASE' and h.started_at is null then e.start_by end,
         -- To its gate again: whoever does not run holds no place.
         lane = case when e.gate is null then e.lane else -abs(e.lane) end
     from held h
@@ -443,7 +444,6 @@ found as materialized (
       and (e.start_by is not null or e.deadline is not null)
       -- Said so that the ready index does not offer itself.
       and coalesce(e.worker_id, '') = ''
-      and (e.attempt = 0 or e.deadline <= (select at from asked))
     order by least(e.start_by, e.deadline)
     limit $2
     for update skip locked
@@ -455,7 +455,7 @@ gone as (
       and e.ctid = found.place
       and e.worker_id is null
     returning
-        e.*, case when e.attempt = 0 and e.start_by <= (select at from asked) then 'SKIPPED' else 'FAILED' end as ended_as
+        e.*, case when e.start_by <= (select at from asked) then 'SKIPPED' else 'FAILED' end as ended_as
 ),
 ended as (
     insert into history (
@@ -478,7 +478,7 @@ dead as (
     )
     select
         g.shard, g.job_id, g.fires_at, g.run, asked.at, g.user_id, g.task_id, g.queue, g.priority, abs(g.lane),
-        g.parameters, g.policy, g.recurring, g.exclusive, g.attempt, g.failures,
+        g.parameters, g.policy, g.recurring, g.exclusive or g.waits, g.attempt, g.failures,
         coalesce(g.error || E'\n\n', '') || $4, g.created_at, g.backfill_id, g.checkpoint
     from gone g
     cross join asked
