@@ -19,7 +19,7 @@ from rota.worker.builtin import builtin
 from rota.worker.builtin.command import MOST_OUTPUT, program, run_command
 from rota.worker.executor import MOST_RESULT, execute
 from rota.worker.tasks import Failed, GiveUp
-from tests.support.context import a_context
+from tests.support.context import EXECUTION, a_context
 from tests.support.processes import eventually
 
 PYTHON = sys.executable
@@ -113,7 +113,7 @@ async def test_the_environment_is_small_and_has_no_secrets(monkeypatch: pytest.M
     seen = dict(line.split("=", 1) for line in result["stdout"].splitlines())
     assert set(seen) <= {"PATH", "HOME", "LANG", "TZ", "MINE", "ROTA_EXECUTION_ID", "ROTA_ATTEMPT", "ROTA_FENCE"}
     assert (seen["MINE"], seen["LANG"], seen["TZ"]) == ("1", "de_DE.UTF-8", "UTC")
-    assert (seen["ROTA_EXECUTION_ID"], seen["ROTA_ATTEMPT"], seen["ROTA_FENCE"]) == ("1799060400000-job", "3", "3")
+    assert (seen["ROTA_EXECUTION_ID"], seen["ROTA_ATTEMPT"], seen["ROTA_FENCE"]) == (EXECUTION, "3", "3")
 
 
 async def test_no_file_of_the_worker_is_open_in_a_command() -> None:
@@ -333,7 +333,7 @@ async def test_a_killed_worker_takes_its_commands_along(tmp_path: Path) -> None:
     script = f"""
 import asyncio
 from rota.worker.builtin.command import run_command
-from tests.support.context import a_context
+from tests.support.context import EXECUTION, a_context
 asyncio.run(run_command(a_context(), ["sh", "-c", {FAMILY.format(file=file)!r}]))
 """
     worker = subprocess.Popen([PYTHON, "-c", script])  # noqa: ASYNC220

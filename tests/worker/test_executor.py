@@ -24,7 +24,7 @@ from rota.worker import executor
 from rota.worker.context import Context, context
 from rota.worker.executor import MOST_ERROR, MOST_RESULT, UNKNOWN_TASK_DELAY
 from rota.worker.tasks import App, GiveUp, RetryLater, Task
-from tests.support.context import a_context
+from tests.support.context import EXECUTION, a_context
 
 LONG = 60.0
 SHORT = 0.01
@@ -611,7 +611,7 @@ async def test_a_task_is_told_which_attempt_it_is(threads: ThreadPoolExecutor) -
 
     for function in (on_loop, in_thread):
         outcome = await execute(a_task(function), '{"name": "Ann"}', LONG, threads)
-        assert outcome == Done('["Ann","1799060400000-job",3,3,true]')
+        assert outcome == Done(f'["Ann","{EXECUTION}",3,3,true]')
 
 
 async def test_code_below_a_task_finds_the_context(threads: ThreadPoolExecutor) -> None:

@@ -28,7 +28,7 @@ from rota.worker.builtin.http import MOST_BODY, CheckedResolver, Http, retry_aft
 from rota.worker.builtin.webhook import keys_of, signature
 from rota.worker.executor import MOST_RESULT, execute
 from rota.worker.tasks import App, GiveUp
-from tests.support.context import a_context
+from tests.support.context import EXECUTION, a_context
 from tests.support.ports import free_ports
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
@@ -106,7 +106,7 @@ async def test_a_request_carries_the_body_and_says_which_attempt_it_is(server: S
     [(request, body)] = server.requests
     assert (request.method, request.path_qs, json.loads(body)) == ("POST", "/hook?a=1", {"hello": ["world", None]})
     assert request.headers["Content-Type"] == "application/json"
-    assert request.headers["Rota-Execution-Id"] == request.headers["webhook-id"] == "1799060400000-job"
+    assert request.headers["Rota-Execution-Id"] == request.headers["webhook-id"] == EXECUTION
     assert (request.headers["Rota-Attempt"], request.headers["Rota-Fence"]) == ("3", "3")
     assert request.headers["User-Agent"] == f"Rota/{VERSION}"
     assert request.headers["X-Mine"] == "grüße"

@@ -27,7 +27,7 @@ from rota.worker.results import Locations
 from rota.worker.supervisor import Supervisor, WorkerSettings
 from rota.worker.tasks import App
 from tests.model.test_location import ANYTHING_BELOW
-from tests.support.context import a_context
+from tests.support.context import EXECUTION, JOB, a_context
 from tests.support.jobs import a_job, executions, submit
 from tests.support.processes import eventually
 from tests.worker.test_supervisor import a_supervisor, ended
@@ -82,8 +82,8 @@ async def test_a_result_is_written_where_the_job_wants_it(
 async def test_without_a_path_it_goes_by_job_and_execution(
     folder: Path, locations: Locations, threads: ThreadPoolExecutor
 ) -> None:
-    assert await result_of(None, locations, threads) == kept_at("reports/job/1799060400000-job.json", 4)
-    assert files(folder) == {"job/1799060400000-job.json": b"null"}
+    assert await result_of(None, locations, threads) == kept_at(f"reports/{JOB}/{EXECUTION}.json", 4)
+    assert files(folder) == {f"{JOB}/{EXECUTION}.json": b"null"}
 
 
 async def test_a_result_of_any_size_is_written(folder: Path, locations: Locations, threads: ThreadPoolExecutor) -> None:

@@ -19,6 +19,7 @@ import uvloop
 
 from rota.loop import uptime
 from rota.model.errors import RotaError
+from rota.model.execution import ExecutionKey
 from rota.model.retry import HandedBack, Outcome
 from rota.settings import ResultSettings
 from rota.worker.builtin import builtin
@@ -81,12 +82,10 @@ class Child:
 
     def _begin(self, start: Start) -> None:
         context = Context(
-            execution_id=start.execution_id,
-            job_id=start.job_id,
+            key=ExecutionKey(start.job_id, start.fires_at, start.run),
             task_id=start.task_id,
             user_id=start.user_id,
             attempt=start.attempt,
-            fires_at=start.fires_at,
             fence=start.attempt,
             last_checkpoint=None if start.checkpoint is None else msgspec.json.decode(start.checkpoint),
             _voice=(voice := Voice(self._outbox, start.slot)),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rota.model.errors import Conflict
-from rota.model.execution import MOST_CHECKPOINT
+from rota.model.execution import MOST_CHECKPOINT, ExecutionKey
 from rota.model.log import storable
 from rota.model.progress import MOST_NOTE
 from rota.worker.grace import OVERTIME
@@ -28,18 +28,29 @@ class Context:
     attempts before this one have left, None if nothing.
     """
 
-    execution_id: str
-    job_id: str
+    key: ExecutionKey
     task_id: str
     user_id: str
     attempt: int
-    fires_at: datetime
     fence: int
     cancelled: bool = False
     grace: float = OVERTIME
     last_checkpoint: Any = None
     # Without one, as in tests that call a task by hand, nobody hears what is said.
     _voice: Voice | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def execution_id(self) -> str:
+        return str(self.key)
+
+    @property
+    def job_id(self) -> str:
+        return str(self.key.job_id)
+
+    @property
+    def fires_at(self) -> datetime:
+        """The nominal time of the firing, in UTC."""
+        return self.key.fires_at
 
     def checkpoint(self, value: Any) -> Awaitable[None]:
         """Durable on return, for the next attempt: `await` it in async code; in a thread the call itself waits.

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
@@ -24,11 +25,11 @@ class Start(Struct, frozen=True, array_like=True):
     parameters: str
     timeout: float
     at: float
-    execution_id: str
-    job_id: str
+    job_id: UUID
+    fires_at: datetime
+    run: int
     user_id: str
     attempt: int
-    fires_at: datetime
     checkpoint: str | None
     result_location: str | None
 
