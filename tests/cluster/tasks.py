@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
@@ -177,3 +178,20 @@ async def say_and_wait_for(sign: str, ctx: Context) -> None:
     while not Path(sign).exists():  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     ctx.log("seen")
+
+
+@app.task("hold_interpreter")
+def hold_interpreter(seconds: int) -> None:
+    """Without letting go of the interpreter's lock, as bad extensions do: nothing else runs in this process."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+@app.task("nap")
+async def nap(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task("note_pid")
+async def note_pid(file: str, text: str) -> None:
+    note(file, f"{text} {os.getpid()}")
+    await asyncio.sleep(0.05)

@@ -31,6 +31,9 @@ Drain = Annotated[float, typer.Option(min=0, help="Seconds that running work get
 Resources = Annotated[
     str, typer.Option(help="What it has, like gpu=1,licence=3; cpu and memory_mb as the machine has.")
 ]
+MaxTasks = Annotated[int | None, typer.Option(min=1, help="A child makes way for another after so many attempts.")]
+MaxAge = Annotated[float | None, typer.Option(min=1, help="…after so many seconds.")]
+MaxMemory = Annotated[float | None, typer.Option(min=1, help="…when it has so many MiB of memory.")]
 Labels = Annotated[str, typer.Option(help="What it is, like eu,ssd; jobs may ask for it.")]
 Server = Annotated[
     str | None, typer.Option(help="http://… of a Rota server to work for instead of a database; key in ROTA_API_KEY.")
@@ -93,9 +96,13 @@ def worker(
     drain: Drain = 30.0,
     resources: Resources = "",
     labels: Labels = "",
+    max_tasks: MaxTasks = None,
+    max_age: MaxAge = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Run a worker: a supervisor and its children."""
     from rota.cli.nodes import run_remote_worker, run_worker
+    from rota.worker.children import Span
     from rota.worker.machine import amounts
     from rota.worker.supervisor import CHILDREN, WorkerSettings
 
@@ -109,6 +116,7 @@ def worker(
         children=children or CHILDREN,
         resources=amounts(resources),
         labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
+        span=Span(max_tasks, max_age, max_memory),
     )
     if server:
         uvloop.run(run_remote_worker(work_server(server), settings))

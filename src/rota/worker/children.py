@@ -26,12 +26,15 @@ from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, Time
 from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
 from rota.worker.grace import CANCEL_GRACE, NEIGHBOURS_GRACE, OVERTIME
+from rota.worker.machine import is_stopped, memory_of
 from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
 
 # Attempts in processes of their own: each costs an interpreter and its memory, and two for each processor keep it busy
 # while one of them waits for something.
+# A child that somebody has stopped is given this long to go on.
+FROZEN_FOR = 5.0
 ALONE_AT_ONCE = 2 * (os.cpu_count() or 1)
 # Lone children that wait, born, for an isolated attempt: an interpreter takes a third of a second to be ready, and more
 # with a large app.
@@ -72,6 +75,9 @@ class ChildProcess:
         self.tasks: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self.isolated: list[str] = []
         self.condemned_at: float | None = None
+        self.stopped_at: float | None = None
+        self.is_retiring = False
+        self.born_at = time.monotonic()
         self.idle = asyncio.Event()
         self._listener = listener
         self._told = listener.told
@@ -128,6 +134,11 @@ class ChildProcess:
         if slots:
             hurried = [slot for slot in slots if self.attempts[slot].claimed.key in terminated]
             self._send(Orders(cancel=slots, hurried=hurried))
+
+    @property
+    def begun(self) -> int:
+        """How many attempts it was ever given."""
+        return self._next_slot
 
     def drain(self) -> None:
         self._send(Orders(drain=True))
@@ -215,13 +226,38 @@ class ChildProcess:
             self.idle.set()
 
 
+class Span(Struct, frozen=True):
+    """How much a child may see before another takes its place: attempts, seconds of life, MiB of memory."""
+
+    attempts: int | None = None
+    age: float | None = None
+    memory: float | None = None
+
+    def is_over(self, child: ChildProcess, now: float) -> bool:
+        return (
+            (self.attempts is not None and child.begun >= self.attempts)
+            or (self.age is not None and now - child.born_at >= self.age)
+            or (self.memory is not None and memory_of(child.process.pid) >= self.memory)
+        )
+
+
 class Children:
-    def __init__(self, app: str | None, count: int, listener: Listener, *, concurrency: int) -> None:
+    def __init__(
+        self,
+        app: str | None,
+        count: int,
+        listener: Listener,
+        *,
+        concurrency: int,
+        span: Span = Span(),  # noqa: B008 - frozen
+    ) -> None:
         self._app = app
         self._count = count
         self._listener = listener
         self._told = listener.told
         self._alone_at_once = min(concurrency, ALONE_AT_ONCE)
+        self._span = span
+        self._succession: asyncio.Task[None] | None = None
         self.isolated: frozenset[str] = frozenset()
         self._all: list[ChildProcess] = []
         self._unborn: list[ChildProcess] = []
@@ -309,7 +345,7 @@ class Children:
     @property
     def able(self) -> list[ChildProcess]:
         """Those that may be given work."""
-        return [child for child in self._all if child.condemned_at is None]
+        return [child for child in self._all if child.condemned_at is None and not child.is_retiring]
 
     @property
     def running(self) -> int:
@@ -428,12 +464,41 @@ class Children:
                 child.drain()
             if child.condemned_at is not None and child.may_be_killed(now):
                 child.kill()
+            self._watch_stopped(child, now)
+        self._recycle(now)
         return 0
+
+    def _watch_stopped(self, child: ChildProcess, now: float) -> None:
+        """One that was frozen cannot be told from a busy one by its silence, but the system knows."""
+        if not is_stopped(child.process.pid):
+            child.stopped_at = None
+        elif child.stopped_at is None:
+            child.stopped_at = now
+        elif now - child.stopped_at >= FROZEN_FOR:
+            log.warning("child is stopped and is killed pid=%d", child.process.pid)
+            child.kill()
+
+    def _recycle(self, now: float) -> None:
+        """One at a time: its successor is born first, then it gets no more work, and goes when it has none left."""
+        for child in [child for child in self._all if child.is_retiring and not child.attempts]:
+            self._all.remove(child)
+            self._retire(child)
+        if self._succession is None or self._succession.done():
+            worn = next((child for child in self.able if self._span.is_over(child, now)), None)
+            if worn is not None:
+                self._succession = asyncio.create_task(self._succeed(worn))
+
+    async def _succeed(self, worn: ChildProcess) -> None:
+        try:
+            self._all.append(await self._born())
+            worn.is_retiring = True
+        except Exception as error:
+            log.error("child cannot start error=%s", error)
 
     def kill(self) -> None:
         self._closing = True
         self._hand_back_lone()
-        for birth in self._births:
+        for birth in [*self._births, *([self._succession] if self._succession else [])]:
             birth.cancel()
         for child in [*self._everyone, *self._unborn]:
             self._retire(child)

@@ -19,7 +19,7 @@ from rota.model.retry import Outcome
 from rota.model.worker import RENEWAL, NewWorker
 from rota.store.protocol import WorkSource
 from rota.worker.checkpointer import Checkpointer, Question
-from rota.worker.children import Children
+from rota.worker.children import Children, Span
 from rota.worker.claimer import Claimer
 from rota.worker.gauge import Gauge
 from rota.worker.keeper import Keeper
@@ -48,6 +48,7 @@ class WorkerSettings(Struct, frozen=True):
     drain: float = 30.0
     resources: dict[str, float] = {}
     labels: tuple[str, ...] = ()
+    span: Span = Span()
 
 
 class Supervisor:
@@ -73,7 +74,9 @@ class _Life:
         self._id = f"w-{secrets.token_hex(5)}"
         self._scribe = Scribe(source)
         self._reporter = Reporter(source, self._id, self._scribe)
-        self._children = Children(settings.app, settings.children, self, concurrency=settings.concurrency)
+        self._children = Children(
+            settings.app, settings.children, self, concurrency=settings.concurrency, span=settings.span
+        )
         self._checkpointer = Checkpointer(source)
         self._gauge = Gauge(source)
         self._claimer: Claimer | None = None
