@@ -237,6 +237,7 @@ class WorkerView(Struct, frozen=True):
     running: int
     resources: dict[str, float]
     labels: list[str]
+    wish: str | None
     started_at: str
     renewed_at: str
     ended_at: str | None

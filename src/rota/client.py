@@ -31,6 +31,7 @@ from rota.api import (
     LogsView,
     RedriveView,
     WorkersView,
+    WorkerView,
 )
 from rota.model.errors import RotaError
 from rota.settings import ServerAddress, Settings
@@ -239,6 +240,10 @@ class AsyncClient:
     async def workers(self) -> WorkersView:
         return await self._send("GET", "/workers", WorkersView)
 
+    async def tell_worker(self, worker_id: str, wish: str) -> WorkerView:
+        """`pause`, `resume` or `drain`."""
+        return await self._send("POST", _named("/workers", worker_id, f"/{wish}"), WorkerView)
+
     async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:
         """The job once it has ended; TimeoutError if that takes longer."""
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -425,6 +430,7 @@ class Client:
     find_backfill = _at_once(AsyncClient.find_backfill)
     cancel_backfill = _at_once(AsyncClient.cancel_backfill)
     workers = _at_once(AsyncClient.workers)
+    tell_worker = _at_once(AsyncClient.tell_worker)
     wait = _at_once(AsyncClient.wait)
 
     def __enter__(self) -> Self:

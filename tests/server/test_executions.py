@@ -386,6 +386,29 @@ async def test_workers_tell_how_they_are(
         "ended_at": None,
         "resources": {},
         "labels": [],
+        "wish": None,
     }
     assert workers[BOB]["ended_at"] == "2027-01-04T10:00:20.000Z"
     assert (await (await caller("carl", Scope.READ)).get("/workers")).refused(403)
+
+
+# What an operator wants of a worker
+
+
+async def test_a_worker_is_told_to_pause_to_go_on_and_to_drain(admin: Caller, store: PostgresStore) -> None:
+    await a_worker(store)
+
+    for verb, wish in (("pause", "pause"), ("resume", None), ("drain", "drain")):
+        shown = (await admin.post(f"/workers/{ALICE}/{verb}")).ok()
+        assert shown["wish"] == wish
+        assert (await store.renew(ALICE)).wish == wish
+    await store.retire(ALICE)
+    assert "STOPPED" in (await admin.post(f"/workers/{ALICE}/pause")).refused(409)
+    (await admin.post("/workers/nobody/pause")).refused(404)
+
+
+async def test_only_an_admin_tells_workers_what_to_do(ann: Caller, worker: Caller, store: PostgresStore) -> None:
+    await a_worker(store)
+
+    for caller in (ann, worker):
+        (await caller.post(f"/workers/{ALICE}/drain")).refused(403)

@@ -307,6 +307,7 @@ async def test_a_renewal_keeps_a_worker_alive(
             "alive": True,
             "cancelled": [],
             "terminated": [],
+            "wish": None,
         }
         await Reaper(store, hold_off=0).step()
 
@@ -321,7 +322,7 @@ async def test_a_renewal_and_a_claim_tell_what_to_stop(ann: Caller, worker: Call
     renewed = (await worker.post("/work/renew", {"worker_id": ME})).ok()
     told = (await worker.post("/work/claim", {"worker_id": ME, "tasks": ["echo"], "wait": 20})).ok()
 
-    assert renewed == {"alive": True, "cancelled": [work["id"]], "terminated": []}
+    assert renewed == {"alive": True, "cancelled": [work["id"]], "terminated": [], "wish": None}
     assert told["cancelled"] == [work["id"]]
     assert await finished(worker, ending(work, "cancelled")) == []
     assert await status_of(ann, job) == "CANCELLED"
@@ -332,6 +333,7 @@ async def test_a_worker_that_is_not_known_is_not_alive(worker: Caller) -> None:
         "alive": False,
         "cancelled": [],
         "terminated": [],
+        "wish": None,
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from rota.model.execution import Status
 from rota.model.rules import Overlap
+from rota.model.worker import Wish
 from rota.scheduler.planner import Planner
 from rota.store.postgres.engine import PostgresStore
 from rota.store.protocol import WorkSource
@@ -135,3 +136,34 @@ async def test_what_is_replaced_is_killed_and_only_then_does_the_new_one_start(
     assert old.status is Status.CANCELLED
     assert old.finished_at is not None and new.started_at is not None
     assert old.finished_at <= new.started_at
+
+
+async def test_a_paused_worker_claims_nothing_and_a_drained_one_ends(live: PostgresStore, tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    supervisor = Supervisor(live, live.woken, WorkerSettings(app=APP, children=1))
+    running = asyncio.create_task(supervisor.run(stop))
+    await supervisor.ready.wait()
+    [worker] = await live.workers()
+    await live.wish(worker.id, Wish.PAUSE)
+    await _renewed(live)
+    await submit(live, a_job("note", parameters=notes_to(tmp_path, "late")))
+    await asyncio.sleep(0.5)
+    assert notes(tmp_path / "notes") == []
+
+    await live.wish(worker.id, None)
+    await eventually(lambda: ended(live, 1))
+    await live.wish(worker.id, Wish.DRAIN)
+    await asyncio.wait_for(running, 30)
+
+    assert [w.state for w in await live.workers()] == ["STOPPED"]
+
+
+async def _renewed(store: PostgresStore) -> None:
+    """Since now, so that the worker knows what is wished."""
+    before = await store.now()
+
+    async def since() -> bool:
+        return all(worker.renewed_at > before for worker in await store.workers())
+
+    await eventually(since)
+    await asyncio.sleep(0.3)

@@ -278,6 +278,30 @@ def workers(
     show.as_json({"workers": chosen}) if json else show.workers(chosen)
 
 
+WorkerId = Annotated[str, typer.Argument(help="A worker id, as `rota workers` shows it.")]
+
+
+def pause_worker(id: WorkerId, json: AsJson = False) -> None:
+    """A worker claims nothing for now; what runs goes on."""
+    _tell_worker(id, "pause", json)
+
+
+def resume_worker(id: WorkerId, json: AsJson = False) -> None:
+    """A paused worker goes on."""
+    _tell_worker(id, "resume", json)
+
+
+def drain_worker(id: WorkerId, json: AsJson = False) -> None:
+    """A worker lets what runs end, hands back the rest, and ends."""
+    _tell_worker(id, "drain", json)
+
+
+def _tell_worker(id: str, wish: str, json: bool) -> None:
+    with Client() as rota:
+        found = rota.tell_worker(id, wish)
+    show.as_json(found) if json else show.workers([found])
+
+
 def _parameters(pairs: list[str]) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for pair in pairs:

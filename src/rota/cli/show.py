@@ -111,7 +111,8 @@ def late(line: LineView) -> str:
 
 def workers(found: Iterable[WorkerView]) -> None:
     rows = [
-        (w.id, status(w.state), f"{w.running}/{w.concurrency}", w.host, ", ".join(w.queues),
+        (w.id, status(f"{w.state} ({w.wish})" if w.wish else w.state), f"{w.running}/{w.concurrency}", w.host,
+         ", ".join(w.queues),
          ", ".join([*(f"{name} {amount:g}" for name, amount in w.resources.items()), *w.labels]), ", ".join(w.tasks))
         for w in found
     ]  # fmt: skip

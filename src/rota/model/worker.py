@@ -22,6 +22,13 @@ class WorkerState(StrEnum):
     STOPPED = "STOPPED"
 
 
+class Wish(StrEnum):
+    """What an operator wants of a worker: to claim nothing for now, or to end when what runs has ended."""
+
+    PAUSE = "pause"
+    DRAIN = "drain"
+
+
 class NewWorker(Struct, frozen=True, kw_only=True):
     """A fresh id per life: the dead never come back under their old name."""
 
@@ -41,6 +48,7 @@ class Worker(NewWorker, frozen=True, kw_only=True):
     renewed_at: datetime
     ended_at: datetime | None
     running: int
+    wish: Wish | None = None
 
 
 class Handout(Struct, frozen=True):
@@ -57,3 +65,4 @@ class Renewal(Struct, frozen=True):
     alive: bool
     cancelled: list[ExecutionKey]
     terminated: list[ExecutionKey] = []
+    wish: Wish | None = None

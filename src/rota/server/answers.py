@@ -181,6 +181,7 @@ def worker_view(worker: Worker) -> WorkerView:
         running=worker.running,
         resources=worker.resources,
         labels=worker.labels,
+        wish=worker.wish,
         started_at=print_instant(worker.started_at),
         renewed_at=print_instant(worker.renewed_at),
         ended_at=_instant(worker.ended_at),

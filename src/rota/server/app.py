@@ -29,6 +29,7 @@ from rota.api import (
     LogsView,
     RedriveView,
     WorkersView,
+    WorkerView,
 )
 from rota.model.errors import InvalidField, RotaError, StoreError, StoreUnavailable, Unauthenticated
 from rota.model.keys import Principal, Scope
@@ -127,6 +128,11 @@ ENDPOINTS = [
     _do("DELETE", "/calendars/{name}", calendars.delete, "Delete a calendar", CalendarView, Scope.SUBMIT,
         query=calendars.QUERY),
     _get("/workers", executions.workers, "The workers", WorkersView, Scope.WORK),
+    _do("POST", "/workers/{id}/pause", executions.pause_worker, "A worker claims nothing for now", WorkerView,
+        Scope.ADMIN),
+    _do("POST", "/workers/{id}/resume", executions.resume_worker, "A paused worker goes on", WorkerView, Scope.ADMIN),
+    _do("POST", "/workers/{id}/drain", executions.drain_worker, "A worker ends when what runs has ended", WorkerView,
+        Scope.ADMIN),
     _do("POST", "/work/register", work.register, "Make a worker known", work.RegisterOut, Scope.WORK,
         body=work.RegisterBody),
     _do("POST", "/work/claim", work.claim, "Claim work (for workers)", work.ClaimOut, Scope.WORK, body=work.ClaimBody),

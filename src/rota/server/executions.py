@@ -12,6 +12,7 @@ from rota.model.errors import Conflict, InvalidField, NotFound, quoted
 from rota.model.execution import Execution, ExecutionKey, Status, statuses_named
 from rota.model.log import LogPosition
 from rota.model.query import ExecutionFilter, Page, Slice, print_token
+from rota.model.worker import Wish
 from rota.server.answers import attempt_view, execution_view, log_line_view, worker_view
 from rota.server.bodies import RedriveBody
 from rota.server.http import Call, answer
@@ -144,6 +145,29 @@ async def _matching(call: Call, body: RedriveBody) -> list[ExecutionKey]:
     where = ExecutionFilter(user_id=call.user_asked_for(body.user_id), task_id=body.task_id)
     found = await call.store.dead_letters(where, Page(REDRIVEN_AT_ONCE))
     return [letter.key for letter in found.items]
+
+
+async def pause_worker(call: Call) -> Response:
+    return await _wish(call, Wish.PAUSE)
+
+
+async def resume_worker(call: Call) -> Response:
+    return await _wish(call, None)
+
+
+async def drain_worker(call: Call) -> Response:
+    return await _wish(call, Wish.DRAIN)
+
+
+async def _wish(call: Call, wish: Wish | None) -> Response:
+    """Told to it with its next renewal, within three seconds."""
+    worker_id = call.request.path_params["id"]
+    known = {worker.id: worker for worker in await call.store.workers()}
+    if worker_id not in known:
+        raise NotFound("worker", worker_id)
+    if not await call.store.wish(worker_id, wish):
+        raise Conflict(f"The worker is {known[worker_id].state}; only one that is ALIVE can be told anything.")
+    return answer(worker_view(msgspec.structs.replace(known[worker_id], wish=wish)))
 
 
 async def workers(call: Call) -> Response:

@@ -35,7 +35,7 @@ from rota.model.retry import (
     ending_for,
     timeout_of,
 )
-from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker
+from rota.model.worker import LEASE, LOOKAHEAD, Handout, NewWorker, Wish
 from rota.server.bodies import Name
 from rota.server.http import MANY, Call, answer, packed_answer
 
@@ -138,6 +138,7 @@ class RenewOut(Struct, frozen=True):
     alive: bool
     cancelled: list[str]
     terminated: list[str]
+    wish: Wish | None = None
 
 
 class EndingBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -348,7 +349,7 @@ async def renew(call: Call) -> Response:
         await call.store.retire(body.worker_id)
         return answer(RenewOut(False, [], []))
     renewal = await call.store.renew(body.worker_id)
-    return answer(RenewOut(renewal.alive, _texts(renewal.cancelled), _texts(renewal.terminated)))
+    return answer(RenewOut(renewal.alive, _texts(renewal.cancelled), _texts(renewal.terminated), renewal.wish))
 
 
 async def tell(call: Call) -> Response:

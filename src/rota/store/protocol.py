@@ -28,7 +28,7 @@ from rota.model.progress import NewProgress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Slice
 from rota.model.rules import Rules
 from rota.model.schedule import Recurring
-from rota.model.worker import Handout, NewWorker, Renewal, Worker
+from rota.model.worker import Handout, NewWorker, Renewal, Wish, Worker
 
 
 class Submission(Struct, frozen=True):
@@ -235,6 +235,8 @@ class Store(WorkSource, Protocol):
 
     async def dead_letters(self, where: ExecutionFilter, page: Page) -> Slice[Execution]: ...
     async def workers(self) -> list[Worker]: ...
+    async def wish(self, worker_id: str, wish: Wish | None) -> bool:
+        """Told to it with its next renewal; False when it is not alive."""
 
     # calendars
     async def put_calendar(self, user_id: str, name: str, calendar: Calendar) -> NamedCalendar:

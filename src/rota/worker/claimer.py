@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from rota.loop import pause
@@ -36,11 +36,19 @@ BUSY_POLL = 0.02
 
 
 class Claimer:
-    def __init__(self, source: WorkSource, worker: NewWorker, children: Children, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        source: WorkSource,
+        worker: NewWorker,
+        children: Children,
+        reporter: Reporter,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._source = source
         self._worker = worker
         self._children = children
         self._reporter = reporter
+        self._is_paused = is_paused
         self._lost: dict[int, float] = {}
         self._busy_until = 0.0
         self.freed = asyncio.Event()
@@ -51,6 +59,9 @@ class Claimer:
         room = await self._room()
         if room <= 0 or self.ended.is_set():
             return 1
+        if self._is_paused():
+            await self.give_back_lost()
+            return 0
         await self.give_back_lost()
         if await self._claim(min(room, MOST)):
             self._busy_until = time.monotonic() + BUSY_FOR
@@ -94,7 +105,7 @@ class Claimer:
         now = time.monotonic()
         # The answer came later than it was computed, so counting from here is never early.
         work = sorted(handout.executions, key=lambda c: c.due_in - 5 * c.priority)
-        if self.ended.is_set():
+        if self.ended.is_set() or self._is_paused():
             for claimed in work:
                 self._reporter.tell(claimed, HandedBack(), None)
         elif work:

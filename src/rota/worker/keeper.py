@@ -7,7 +7,7 @@ import logging
 
 from rota.loop import uptime
 from rota.model.errors import StoreUnavailable
-from rota.model.worker import RENEWAL, TRUST
+from rota.model.worker import RENEWAL, TRUST, Wish
 from rota.store.protocol import WorkSource
 from rota.worker.children import Children
 
@@ -15,13 +15,16 @@ log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """`lost` is set for good when the worker is declared dead or has been silent for too long."""
+    """`lost` is set for good when the worker is declared dead or has been silent for too long, `drained` when its
+    operator wants it to end."""
 
     def __init__(self, source: WorkSource, worker_id: str, children: Children) -> None:
         self._source = source
         self._worker_id = worker_id
         self._children = children
         self.lost = asyncio.Event()
+        self.drained = asyncio.Event()
+        self.is_paused = False
         self._trusted_until = float("inf")
 
     def trust_from(self, sent: float) -> None:
@@ -40,6 +43,9 @@ class Keeper:
         if renewal.alive:
             self.trust_from(sent)
             self._children.cancel(renewal.cancelled, renewal.terminated)
+            self.is_paused = renewal.wish is Wish.PAUSE
+            if renewal.wish is Wish.DRAIN:
+                self.drained.set()
         else:
             log.warning("declared dead worker=%s", self._worker_id)
             self.lost.set()

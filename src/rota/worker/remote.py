@@ -34,7 +34,7 @@ from rota.model.retry import (
     TimedOut,
     TooLate,
 )
-from rota.model.worker import Handout, NewWorker, Renewal
+from rota.model.worker import Handout, NewWorker, Renewal, Wish
 
 # How long a claim waits for work at the server.
 WAIT = 20.0
@@ -92,6 +92,7 @@ class _Renewed(Struct, frozen=True):
     alive: bool
     cancelled: list[str]
     terminated: list[str]
+    wish: str | None = None
 
 
 class _Finished(Struct, frozen=True):
@@ -196,7 +197,8 @@ class RemoteSource:
 
     async def renew(self, worker_id: str) -> Renewal:
         renewed = await self._post("renew", {"worker_id": worker_id}, _Renewed)
-        return Renewal(renewed.alive, _keys(renewed.cancelled), _keys(renewed.terminated))
+        wish = Wish(renewed.wish) if renewed.wish else None
+        return Renewal(renewed.alive, _keys(renewed.cancelled), _keys(renewed.terminated), wish)
 
     async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
         if not endings:

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 
 from msgspec import Struct
@@ -60,8 +60,9 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Life after life: a worker that was declared dead comes back under a new id."""
-        while not stop.is_set():
-            await _Life(self._source, self._woken, self._settings).live(stop, self.ready)
+        is_drained = False
+        while not stop.is_set() and not is_drained:
+            is_drained = await _Life(self._source, self._woken, self._settings).live(stop, self.ready)
 
 
 class _Life:
@@ -96,15 +97,17 @@ class _Life:
     def progressed(self, claimed: Claimed, fraction: float, note: str) -> None:
         self._gauge.show(claimed, fraction, note)
 
-    async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
+    async def live(self, stop: asyncio.Event, ready: asyncio.Event) -> bool:
+        """True when its operator wanted it to end."""
         keeper = Keeper(self._source, self._id, self._children)
         try:
             worker = self._introduce(await self._children.open())
             if not await self._register(worker, keeper, stop):
-                return
+                return False
             log.info("worker ready worker=%s tasks=%s", self._id, ",".join(worker.tasks))
             ready.set()
             await self._work(worker, keeper, stop)
+            return keeper.drained.is_set()
         finally:
             self._children.kill()
 
@@ -131,7 +134,9 @@ class _Life:
         return False
 
     async def _work(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> None:
-        claimer = self._claimer = Claimer(self._source, worker, self._children, self._reporter)
+        claimer = self._claimer = Claimer(
+            self._source, worker, self._children, self._reporter, lambda: keeper.is_paused
+        )
         over = asyncio.Event()
         wake = asyncio.Event()
         async with self._woken(wake.set), asyncio.TaskGroup() as duties:
@@ -143,7 +148,7 @@ class _Life:
             duties.create_task(repeat(self._scribe.step, every=0.1, stop=over, name="scribe"))
             duties.create_task(repeat(self._gauge.step, every=1.0, stop=over, name="gauge"))
             duties.create_task(repeat(claimer.reconcile, every=30.0, stop=over, name="reconcile"))
-            claiming = duties.create_task(_claim(claimer, stop, keeper.lost, wake))
+            claiming = duties.create_task(_claim(claimer, (stop, keeper.lost, keeper.drained), wake))
             await claiming
             if not keeper.lost.is_set():
                 await self._drain(claimer, keeper)
@@ -168,11 +173,11 @@ class _Life:
             await pause(left, claimer.freed, keeper.lost)
 
 
-async def _claim(claimer: Claimer, stop: asyncio.Event, lost: asyncio.Event, wake: asyncio.Event) -> None:
-    """Until the worker is to stop or has lost its lease."""
+async def _claim(claimer: Claimer, ends: Sequence[asyncio.Event], wake: asyncio.Event) -> None:
+    """Until the worker is to stop, or to drain, or has lost its lease."""
 
     async def end() -> None:
-        await pause(float("inf"), stop, lost)
+        await pause(float("inf"), *ends)
         claimer.ended.set()
         claimer.freed.set()
 

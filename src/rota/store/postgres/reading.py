@@ -25,7 +25,7 @@ from rota.model.progress import Progress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
 from rota.model.rules import rules_of
 from rota.model.schedule import Recurring
-from rota.model.worker import Worker, WorkerState
+from rota.model.worker import Wish, Worker, WorkerState
 from rota.store.postgres.database import Database
 from rota.store.postgres.queries import Queries
 
@@ -356,4 +356,5 @@ def _worker(row: asyncpg.Record) -> Worker:
         running=row["running"],
         resources=msgspec.json.decode(row["resources"], type=dict[str, float]),
         labels=row["labels"],
+        wish=Wish(row["wish"]) if row["wish"] else None,
     )

@@ -19,7 +19,7 @@ from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Laps
 from rota.model.job import shard_of
 from rota.model.log import NewLine
 from rota.model.progress import NewProgress
-from rota.model.worker import LEASE, Handout, NewWorker, Renewal
+from rota.model.worker import LEASE, Handout, NewWorker, Renewal, Wish
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
@@ -135,7 +135,11 @@ class Work:
 
     async def renew(self, worker_id: str) -> Renewal:
         alive = await self.db.renew(SQL.renew, worker_id, self.db.time)
-        return Renewal(bool(alive), *await self._stops(worker_id))
+        wish = Wish(alive[0]["wish"]) if alive and alive[0]["wish"] else None
+        return Renewal(bool(alive), *await self._stops(worker_id), wish)
+
+    async def wish(self, worker_id: str, wish: Wish | None) -> bool:
+        return bool(await self.db.renew(SQL.wish, worker_id, wish))
 
     async def _stops(self, worker_id: str) -> tuple[list[ExecutionKey], list[ExecutionKey]]:
         """What this worker should stop, and what of it at once."""

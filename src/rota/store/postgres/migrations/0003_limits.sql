@@ -10,7 +10,9 @@ alter table lanes
 
 alter table workers
     add column resources text not null default '{}',
-    add column labels text[] not null default '{}';
+    add column labels text[] not null default '{}',
+    -- What its operator wants of it: to pause, or to drain and end.
+    add column wish text;
 
 -- Limits in time and by key.
 

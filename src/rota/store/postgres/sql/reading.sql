@@ -274,7 +274,7 @@ limit $8;
 -- name: workers
 select
     w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.state::text as state, w.started_at, w.renewed_at,
-    w.ended_at, w.resources, w.labels,
+    w.ended_at, w.resources, w.labels, w.wish,
     (select count(*) from executions e where e.worker_id = w.id and e.shard = any($1::smallint[])) as running
 from workers w
 order by w.state, w.started_at desc

@@ -501,6 +501,13 @@ update workers
 set renewed_at = coalesce($2::timestamptz, now())
 where id = $1
   and state = 'ALIVE'
+returning wish;
+
+-- name: wish
+update workers
+set wish = $2
+where id = $1
+  and state = 'ALIVE'
 returning 1;
 
 -- name: retire
