@@ -28,3 +28,9 @@ def alone(file: str, text: str, sign: str | None = None) -> int:
 async def crash_alone(file: str) -> None:
     note(file, "crashed")
     os._exit(9)
+
+
+@app.task("hoard", isolated=True, max_retries=0)
+def hoard(mebibytes: int) -> int:
+    """Takes that much memory at once, and touches it."""
+    return len(bytearray(b"x") * (mebibytes * 1024 * 1024))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from rota.client import job_body
+from rota.model.capacity import Needs
 from rota.model.execution import Status
 from rota.store.postgres.engine import PostgresStore
 from rota.worker import children
@@ -177,3 +178,24 @@ async def test_a_command_of_a_real_child_may_clean_up_when_it_is_cancelled(
     assert notes(tmp_path / "notes") == ["began", "cleaned"]
     assert time.monotonic() - asked < 30
     assert [e.status for e in await executions(live)] == [Status.CANCELLED]
+
+
+async def test_an_attempt_gets_no_more_memory_than_it_said_it_takes(live: PostgresStore) -> None:
+    def hoards(mebibytes: int) -> str:
+        return msgspec.json.encode({"mebibytes": mebibytes}).decode()
+
+    needs = Needs({"memory_mb": 400.0})
+    async with a_supervisor(live, live, app=APP):
+        await submit(
+            live,
+            a_job("hoard", parameters=hoards(50), needs=needs, max_retries=0),
+            a_job("hoard", parameters=hoards(800), needs=needs, max_retries=0),
+            a_job("hoard", parameters=hoards(800), max_retries=0),
+        )
+        await eventually(lambda: ended(live, 3))
+
+    found = {(e.definition.parameters, bool(e.definition.policy.needs.resources)): e for e in await executions(live)}
+    assert found[hoards(50), True].status is Status.COMPLETED
+    assert found[hoards(800), False].status is Status.COMPLETED
+    assert found[hoards(800), True].status is Status.FAILED
+    assert "MemoryError" in (found[hoards(800), True].error or "")

@@ -167,3 +167,15 @@ async def _renewed(store: PostgresStore) -> None:
 
     await eventually(since)
     await asyncio.sleep(0.3)
+
+
+async def test_the_ready_file_is_there_while_claims_succeed(live: PostgresStore, tmp_path: Path) -> None:
+    file = tmp_path / "ready"
+
+    async def is_there() -> bool:
+        return file.exists()
+
+    async with a_supervisor(live, live, ready_file=file):
+        await eventually(is_there)
+
+    assert not file.exists()

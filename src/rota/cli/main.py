@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,6 +31,9 @@ Children = Annotated[int | None, typer.Option(min=1, max=64, help="Child process
 Drain = Annotated[float, typer.Option(min=0, help="Seconds that running work gets to end when the worker stops.")]
 Resources = Annotated[
     str, typer.Option(help="What it has, like gpu=1,licence=3; cpu and memory_mb as the machine has.")
+]
+ReadyFile = Annotated[
+    Path | None, typer.Option(help="Touched every second as long as claims succeed, for probes; removed at the end.")
 ]
 MaxTasks = Annotated[int | None, typer.Option(min=1, help="A child makes way for another after so many attempts.")]
 MaxAge = Annotated[float | None, typer.Option(min=1, help="…after so many seconds.")]
@@ -99,6 +103,7 @@ def worker(
     max_tasks: MaxTasks = None,
     max_age: MaxAge = None,
     max_memory: MaxMemory = None,
+    ready_file: ReadyFile = None,
 ) -> None:
     """Run a worker: a supervisor and its children."""
     from rota.cli.nodes import run_remote_worker, run_worker
@@ -117,6 +122,7 @@ def worker(
         resources=amounts(resources),
         labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
         span=Span(max_tasks, max_age, max_memory),
+        ready_file=ready_file,
     )
     if server:
         uvloop.run(run_remote_worker(work_server(server), settings))

@@ -26,7 +26,7 @@ from rota.model.retry import Crashed, HandedBack, Outcome, Raised, Stopped, Time
 from rota.worker.checkpointer import SUPERSEDED, Question
 from rota.worker.child import TRUST
 from rota.worker.grace import CANCEL_GRACE, NEIGHBOURS_GRACE, OVERTIME
-from rota.worker.machine import is_stopped, memory_of
+from rota.worker.machine import confine, is_stopped, memory_of, set_free
 from rota.worker.wire import Asked, Channel, Kept, Line, Orders, Reports, Start
 
 log = logging.getLogger(__name__)
@@ -403,6 +403,8 @@ class Children:
             # While the child was born the worker may have begun to drain.
             if self._lone:
                 claimed, starts_at = self._lone.popleft()
+                if resources := policy_of(claimed.policy).needs.resources:
+                    confine(child.process.pid, resources)
                 child.start([(claimed, max(starts_at, time.monotonic()))])
                 await child.idle.wait()
             self._retire(child)
@@ -429,9 +431,10 @@ class Children:
             self._stocking = False
 
     def _retire(self, child: ChildProcess) -> None:
+        child.kill()
         if child in self._alone:
             self._alone.remove(child)
-        child.kill()
+            set_free(child.process.pid)
         if child.channel is not None:
             child.channel.close()
 

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from rota.loop import pause
 from rota.model.capacity import Capacity, less
@@ -43,12 +44,15 @@ class Claimer:
         children: Children,
         reporter: Reporter,
         is_paused: Callable[[], bool] = lambda: False,
+        ready_file: Path | None = None,
     ) -> None:
         self._source = source
         self._worker = worker
         self._children = children
         self._reporter = reporter
         self._is_paused = is_paused
+        self._ready_file = ready_file
+        self._marked_at = 0.0
         self._lost: dict[int, float] = {}
         self._busy_until = 0.0
         self.freed = asyncio.Event()
@@ -103,6 +107,7 @@ class Claimer:
             self._lose(lease_id)
             raise
         now = time.monotonic()
+        self._mark_ready(now)
         # The answer came later than it was computed, so counting from here is never early.
         work = sorted(handout.executions, key=lambda c: c.due_in - 5 * c.priority)
         if self.ended.is_set() or self._is_paused():
@@ -151,6 +156,12 @@ class Claimer:
         """Where there are isolated tasks two claims take turns, and neither may wait long for itself."""
         isolated = self._children.isolated
         return None if not isolated else 0.0 if isolated.issuperset(tasks) else TURN
+
+    def _mark_ready(self, now: float) -> None:
+        """Whoever asks whether the worker is well looks at how old the file is."""
+        if self._ready_file is not None and now >= self._marked_at + 1.0:
+            self._marked_at = now
+            self._ready_file.touch()
 
     def _lose(self, lease_id: int) -> None:
         self._lost[lease_id] = time.monotonic() + LOST_FOR

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 from rota.model.errors import InvalidField, quoted
@@ -58,3 +60,45 @@ def amounts(text: str) -> dict[str, float]:
         if not 0 <= found[name.strip()] < float("inf") or not name.strip():
             raise InvalidField("--resources", f"{quoted(part)} is not name=amount; write it like gpu=1")
     return found
+
+
+def confine(pid: int, resources: dict[str, float]) -> None:
+    """Holds a process with nothing else in it to what its attempt said it takes, as far as the system lets us.
+
+    Memory by a limit on the data of the process, so that an allocation beyond it fails; where we may make control
+    groups, also by one of its own, which counts what it starts as well and has a share of the processors.
+    """
+    memory = resources.get("memory_mb")
+    if memory is not None and hasattr(resource, "prlimit"):
+        most = int(memory * _MEBIBYTE)
+        with suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+    with suppress(OSError):
+        _group(pid, memory, resources.get("cpu"))
+
+
+def _group(pid: int, memory: float | None, cpu: float | None) -> None:
+    group = _group_of(pid)
+    if not os.access(group.parent, os.W_OK):
+        return
+    group.mkdir()
+    try:
+        if memory is not None:
+            (group / "memory.max").write_text(str(int(memory * _MEBIBYTE)))
+        if cpu is not None:
+            (group / "cpu.max").write_text(f"{max(1000, int(cpu * 100_000))} 100000")
+        (group / "cgroup.procs").write_text(str(pid))
+    except OSError:
+        group.rmdir()
+        raise
+
+
+def set_free(pid: int) -> None:
+    """Its control group goes with it."""
+    with suppress(OSError):
+        _group_of(pid).rmdir()
+
+
+def _group_of(pid: int) -> Path:
+    own = _line(Path("/proc/self/cgroup")).partition("0::")[2].partition("\n")[0].strip("/")
+    return _CGROUP / own / f"rota-{pid}"

@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -49,6 +50,7 @@ class WorkerSettings(Struct, frozen=True):
     resources: dict[str, float] = {}
     labels: tuple[str, ...] = ()
     span: Span = Span()
+    ready_file: Path | None = None
 
 
 class Supervisor:
@@ -110,6 +112,8 @@ class _Life:
             return keeper.drained.is_set()
         finally:
             self._children.kill()
+            if self._settings.ready_file is not None:
+                self._settings.ready_file.unlink(missing_ok=True)
 
     def _introduce(self, tasks: list[str]) -> NewWorker:
         return NewWorker(
@@ -135,7 +139,7 @@ class _Life:
 
     async def _work(self, worker: NewWorker, keeper: Keeper, stop: asyncio.Event) -> None:
         claimer = self._claimer = Claimer(
-            self._source, worker, self._children, self._reporter, lambda: keeper.is_paused
+            self._source, worker, self._children, self._reporter, lambda: keeper.is_paused, self._settings.ready_file
         )
         over = asyncio.Event()
         wake = asyncio.Event()
