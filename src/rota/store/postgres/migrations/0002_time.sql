@@ -41,7 +41,7 @@ alter table dead_letters
 -- For `release`.
 create index executions_waiting on executions (shard, job_id, fires_at, run) where waits;
 -- For `unfilled`, and for what a backfill has open.
-create index executions_backfill on executions (backfill_id) where backfill_id is not null;
+create index executions_backfill on executions (shard, backfill_id) where backfill_id is not null;
 
 -- The schedules that a job had: each accounts for the firings after `since` up to `until`.
 create table revisions (
