@@ -11,6 +11,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from rota.model.execution import Status
 from rota.store.postgres.engine import PostgresStore
 from rota.worker.children import Span
@@ -60,15 +62,18 @@ async def _alive(store: PostgresStore, count: int) -> bool:
     return sum(worker.state == "ALIVE" for worker in await store.workers()) >= count
 
 
-async def test_what_a_frozen_child_held_runs_again(dsn: str, live: PostgresStore, tmp_path: Path) -> None:
-    """SIGSTOP, and SIGCONT when it is too late: one ending, and no try is used up."""
+@pytest.mark.parametrize("stroke", [signal.SIGSTOP, signal.SIGKILL])
+async def test_what_a_frozen_or_killed_child_held_runs_again(
+    dsn: str, live: PostgresStore, tmp_path: Path, stroke: signal.Signals
+) -> None:
+    """One ending, no try of the job's own is used up; a frozen child is killed before anybody could wake it."""
     sign = tmp_path / "sign"
     parameters = {"file": str(tmp_path / "notes"), "text": "it", "sign": str(sign)}
     with rota("worker", APP, "--children", "1", "--database", dsn) as worker:
         await submit(live, a_job("begin_and_wait_for", parameters=json.dumps(parameters)))
         await eventually(lambda: _noted(tmp_path, 1))
         [child] = children_of(worker.pid)
-        os.kill(child, signal.SIGSTOP)
+        os.kill(child, stroke)
         await eventually(lambda: _noted(tmp_path, 2))
         sign.touch()
         await eventually(lambda: ended(live, 1))
