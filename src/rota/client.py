@@ -39,6 +39,8 @@ from rota.settings import ServerAddress, Settings
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "SKIPPED", "FINISHED"})
 # A submission carries an idempotency key, so trying again is safe while the server or its database is away.
 TRIES = 6
+# Whoever waits for a job waits so long for a server that is away: databases change their primary in less.
+LONGEST_AWAY = 60.0
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _View = TypeVar("_View")
@@ -245,15 +247,24 @@ class AsyncClient:
         return await self._send("POST", _named("/workers", worker_id, f"/{wish}"), WorkerView)
 
     async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:
-        """The job once it has ended; TimeoutError if that takes longer."""
+        """The job once it has ended; TimeoutError if that takes longer. A server or database that is away for a while
+        is waited for too."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        away_since: float | None = None
         pause = 0.02
-        while (job := await self.get(job_id)).status not in ENDED:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"The job is still {job.status}.")
+        while True:
+            try:
+                if (job := await self.get(job_id)).status in ENDED:
+                    return job
+                away_since = None
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"The job is still {job.status}.")
+            except ServerUnreachable:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() >= min(deadline or float("inf"), away_since + LONGEST_AWAY):
+                    raise
             await asyncio.sleep(pause)
             pause = min(1.0, pause * 1.3)
-        return job
 
     async def _send(
         self,
