@@ -278,11 +278,11 @@ async def test_only_one_is_there_until_it_has_ended(store: PostgresStore, clock:
     first = unique()
     assert isinstance(await offered(store, first), Accepted)
 
-    assert await offered(store, unique()) == Taken([first.id], True)
-    assert await offered(store, unique(OnConflict.RETURN_EXISTING)) == Taken([first.id], False)
+    assert await offered(store, unique()) == Taken(first.id, True)
+    assert await offered(store, unique(OnConflict.RETURN_EXISTING)) == Taken(first.id, False)
     assert isinstance(await offered(store, unique(user_id="bob")), Accepted), "another's key is another key"
     claimed = [c for c in await claim(store) if c.user_id == "ann"]
-    assert await offered(store, unique()) == Taken([first.id], True)
+    assert await offered(store, unique()) == Taken(first.id, True)
     await store.finish([ended(c) for c in claimed])
     assert isinstance(await offered(store, unique()), Accepted)
 

@@ -20,9 +20,6 @@ class AtGate(Struct, frozen=True):
     key: ExecutionKey
     gate: Gate
 
-    def __lt__(self, other: AtGate) -> bool:
-        return self.key < other.key
-
 
 def let_through(
     waiting: Sequence[AtGate], *, under_way: int, next_at: datetime | None, now: datetime

@@ -37,7 +37,7 @@ class Planner:
         now, jobs = await self._store.unplanned(horizon=self._horizon, limit=self._batch)
         plans = []
         for job in jobs:
-            # A long outage is counted firing by firing; others get their turn in between.
+            # A thousand jobs after a long outage take a while to look at; others get their turn in between.
             await asyncio.sleep(0)
             if is_failing(job):
                 await self._pause(job)

@@ -76,13 +76,13 @@ async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody)
             return stored, 201
         case Replayed(job_ids):
             return await call.store.find_jobs(job_ids), 200
-        case Taken(job_ids, rejected) if rejected:
-            raise Conflict(f"The unique_key is taken by the job {job_ids[0]}, which has not ended.")
-        case Taken(job_ids):
-            return await call.store.find_jobs(job_ids), 200
+        case Taken(job_id, rejected) if rejected:
+            raise Conflict(f"The unique_key is taken by the job {job_id}, which has not ended.")
+        case Taken(job_id):
+            return await call.store.find_jobs([job_id]), 200
         case KeyReused():
             raise InvalidField("Idempotency-Key", "was used for another body; a new job needs a new key")
-    raise AssertionError("a submission has one of three receipts")
+    raise AssertionError("a submission has one of four receipts")
 
 
 async def _new_jobs(call: Call, bodies: list[JobBody], *, many: bool) -> list[NewJob]:
@@ -279,28 +279,23 @@ async def change(call: Call) -> Response:
     patch, _ = await call.body(_patch)
     lost = settled = 0
     while lost < PATIENCE and settled < LONGEST_PAST:
-        job = await job_of(call)
-        if await _is_behind(call, job):
+        job, now = await job_of(call), await call.store.now()
+        if _is_behind(job, now):
+            # What is due by the old schedule is settled by it first, whoever was to plan it, a part at a time.
+            await _settle(call, job, now)
             settled += 1
-        elif await (_change_recurring(call, job, patch) if job.schedule else _change_one_shot(call, job, patch)):
+        elif await (_change_recurring if job.schedule else _change_one_shot)(call, job, patch, now):
             return answer(job_view(await found_job(call, job.id)))
         else:
             lost += 1
     raise Conflict("The job is being changed by others; try again.")
 
 
-async def _is_behind(call: Call, job: Job) -> bool:
-    """What is due by the old schedule is settled by it first, whoever was to plan it, a part at a time."""
-    if job.cursor is None or job.status not in (JobStatus.ACTIVE, JobStatus.PAUSED):
-        return False
-    now = await call.store.now()
-    if job.cursor > now:
-        return False
-    await _settle(call, job, now)
-    return True
+def _is_behind(job: Job, now: datetime) -> bool:
+    return job.cursor is not None and job.cursor <= now and job.status in (JobStatus.ACTIVE, JobStatus.PAUSED)
 
 
-async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
+async def _change_one_shot(call: Call, job: Job, patch: JobPatch, now: datetime) -> bool:
     last = job.last_execution
     assert last is not None, "a one-shot job is its execution"
     if not last.is_pending:
@@ -317,19 +312,16 @@ async def _change_one_shot(call: Call, job: Job, patch: JobPatch) -> bool:
     if isinstance(when, Recurring):
         raise InvalidField("schedule", "a one-shot job cannot become recurring; cancel it and submit a new one")
     if when is None and patch.schedule is not UNSET:
-        when = whole_milliseconds(await call.store.now())
+        when = whole_milliseconds(now)
     return await call.store.change_one_shot(
         OneShotChange(key=last.key, definition=patched(job.definition, patch, when or last.fires_at), fires_at=when)
     )
 
 
-async def _change_recurring(call: Call, job: Job, patch: JobPatch) -> bool:
+async def _change_recurring(call: Call, job: Job, patch: JobPatch, now: datetime) -> bool:
     if job.status is JobStatus.CANCELLED:
         raise Conflict("The job is CANCELLED; submit it anew.")
-    now = await call.store.now()
     schedule = _new_schedule(job, patch).anchored(now)
-    if job.cursor is not None and job.cursor <= now and job.status in (JobStatus.ACTIVE, JobStatus.PAUSED):
-        return False
     definition = patched(job.definition, patch, None)
     rules = _fitting(rules_of(patch, job.rules or Rules()), definition)
     await known_calendar(call, job.definition.user_id, rules.calendar)

@@ -1,7 +1,8 @@
 """What the store promises.
 
 Batch first: every method takes and returns lists, one call is one transaction, one is a list of one.
-No policy inside: no cron, no backoff. Time is the database's; what crosses the seam are durations.
+No policy inside: no cron, no backoff; where it has to be decided under a lock (what fits a worker, who passes a gate)
+the store asks the model. Time is the database's; what crosses the seam are durations.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rota.model.worker import Handout, NewWorker, Renewal, Wish, Worker
 
 
 class Submission(Struct, frozen=True):
-    """Jobs that are stored together or not at all, under one idempotency key or none."""
+    """Jobs that are stored together or not at all, under one idempotency key or none. A unique job comes alone."""
 
     jobs: list[NewJob]
     key: IdempotencyKey | None = None
@@ -55,9 +56,9 @@ class KeyReused(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """Unique keys are taken by these jobs; nothing was stored."""
+    """The unique key is taken by this job; nothing was stored."""
 
-    job_ids: list[UUID]
+    job_id: UUID
     rejected: bool
 
 

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 # Attempts in processes of their own: each costs an interpreter and its memory, and two for each processor keep it busy
 # while one of them waits for something.
+ALONE_AT_ONCE = 2 * (os.cpu_count() or 1)
 # A child that somebody has stopped is given this long to go on.
 FROZEN_FOR = 5.0
-ALONE_AT_ONCE = 2 * (os.cpu_count() or 1)
 # Lone children that wait, born, for an isolated attempt: an interpreter takes a third of a second to be ready, and more
 # with a large app.
 READY = 2
@@ -360,7 +360,7 @@ class Children:
     def taken(self) -> list[dict[str, float]]:
         """The resources of what is here: they come back when the attempt is over, however it ends."""
         running = [attempt.resources for child in self._everyone for attempt in child.attempts.values()]
-        return [*filter(None, running), *(policy_of(claimed.policy).needs.resources for claimed, _ in self._lone)]
+        return [*filter(None, running), *(_resources_of(claimed) for claimed, _ in self._lone)]
 
     @property
     def _everyone(self) -> list[ChildProcess]:
@@ -403,7 +403,7 @@ class Children:
             # While the child was born the worker may have begun to drain.
             if self._lone:
                 claimed, starts_at = self._lone.popleft()
-                if resources := policy_of(claimed.policy).needs.resources:
+                if resources := _resources_of(claimed):
                     confine(child.process.pid, resources)
                 child.start([(claimed, max(starts_at, time.monotonic()))])
                 await child.idle.wait()
@@ -509,3 +509,11 @@ class Children:
             children.clear()
         self._trust.close()
         self._trust_file.close()
+
+
+def _resources_of(claimed: Claimed) -> dict[str, float]:
+    """None where the policy cannot be read: such an attempt fails as soon as it is to start."""
+    try:
+        return policy_of(claimed.policy).needs.resources
+    except msgspec.MsgspecError:
+        return {}

@@ -63,10 +63,9 @@ class Claimer:
         room = await self._room()
         if room <= 0 or self.ended.is_set():
             return 1
-        if self._is_paused():
-            await self.give_back_lost()
-            return 0
         await self.give_back_lost()
+        if self._is_paused():
+            return 0
         if await self._claim(min(room, MOST)):
             self._busy_until = time.monotonic() + BUSY_FOR
             await asyncio.sleep(BREATH)

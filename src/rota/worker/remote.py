@@ -212,11 +212,16 @@ class RemoteSource:
         return [ending for ending in endings if str(ending.key) in refused] if refused else []
 
     async def checkpoint(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        known = [(each, text) for each in checkpoints if (text := self._texts.get((each.key, each.lease_id)))]
-        told = [{"claim": text, "value": msgspec.Raw(each.value.encode())} for each, text in known]
-        answer = await self._post("checkpoint", {"worker_id": self._worker_id, "checkpoints": told}, _Finished)
-        refused = set(answer.refused)
-        return [each for each in checkpoints if str(each.key) in refused]
+        texts = [self._texts.get((each.key, each.lease_id)) for each in checkpoints]
+        told = [
+            {"claim": text, "value": msgspec.Raw(each.value.encode())}
+            for each, text in zip(checkpoints, texts, strict=True)
+            if text is not None
+        ]
+        body = {"worker_id": self._worker_id, "checkpoints": told}
+        refused = set((await self._post("checkpoint", body, _Finished)).refused) if told else set()
+        # One whose claim we hold no longer has ended, and is refused as the store would refuse it.
+        return [each for each, text in zip(checkpoints, texts, strict=True) if text is None or str(each.key) in refused]
 
     async def keep_logs(self, lines: Sequence[NewLine]) -> None:
         told = [

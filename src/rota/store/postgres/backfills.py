@@ -12,15 +12,14 @@ import asyncpg
 import msgspec
 
 from rota.model.backfill import Backfill, BackfillState, NewBackfill, Portion, Reprocess, Runs, Unfilled
-from rota.model.calendar import Calendar
-from rota.model.definition import Definition, policy_of, policy_text
+from rota.model.definition import Definition, policy_text
 from rota.model.errors import StoreError
 from rota.model.execution import Status
 from rota.model.job import shard_of
-from rota.model.schedule import Recurring
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
+from rota.store.postgres.rows import calendar_in, definition_in, schedule_of
 from rota.store.postgres.wake import Wake
 
 log = logging.getLogger(__name__)
@@ -28,8 +27,6 @@ SQL = Queries("backfills.sql")
 MOST_LISTED = 100
 _FIND = SQL.find.format(shown=SQL.shown)
 _OF_JOB = SQL.of_job.format(shown=SQL.shown)
-_schedule = msgspec.json.Decoder(Recurring).decode
-_days = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Backfills:
@@ -157,16 +154,9 @@ def _unfilled(row: asyncpg.Record) -> Unfilled | None:
             id=row["id"],
             job_id=row["job_id"],
             revision=row["revision"],
-            definition=Definition(
-                user_id=row["user_id"],
-                task_id=row["task_id"],
-                queue=row["queue"],
-                priority=row["priority"],
-                parameters=row["parameters"],
-                policy=policy_of(row["policy"]),
-            ),
-            schedule=_schedule(row["schedule"]),
-            calendar=Calendar(_days(row["days"])) if row["days"] else None,
+            definition=definition_in(row),
+            schedule=schedule_of(row["schedule"]),
+            calendar=calendar_in(row),
             unsettled_from=row["unsettled_from"],
             cursor=row["next_fires_at"],
             ends_at=row["ends_at"],

@@ -8,10 +8,10 @@ import msgspec
 from rota.model.calendar import Calendar, NamedCalendar
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.queries import Queries
+from rota.store.postgres.rows import days_of
 from rota.store.protocol import CalendarInUse
 
 SQL = Queries("calendars.sql")
-_days = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Calendars:
@@ -42,4 +42,4 @@ class Calendars:
 
 
 def _calendar(row: asyncpg.Record) -> NamedCalendar:
-    return NamedCalendar(_days(row["days"]), user_id=row["user_id"], name=row["name"], changed_at=row["changed_at"])
+    return NamedCalendar(days_of(row["days"]), user_id=row["user_id"], name=row["name"], changed_at=row["changed_at"])

@@ -57,7 +57,7 @@ class Gates:
             counted: dict[str, datetime] = {}
             for gate, those in foremost.items():
                 through, next_at = let_through(
-                    [each.at_gate for each in sorted(those)],
+                    [each.at_gate for each in sorted(those, key=lambda each: (each.rank, each.at_gate.key))],
                     under_way=under_way[gate],
                     next_at=rates.get(gate),
                     now=lock["now"],

@@ -16,7 +16,7 @@ from rota.model.definition import Definition, policy_text
 from rota.model.errors import StoreError
 from rota.model.execution import Execution, ExecutionKey, Status
 from rota.model.instants import whole_milliseconds
-from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, Unique, bucket_of, one_shot_job, shard_of
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, bucket_of, one_shot_job, shard_of
 from rota.model.rules import Overlap, rules_text
 from rota.store.postgres.database import TURNS, Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
@@ -69,60 +69,45 @@ class Jobs:
         keyed = any(submission.key for submission in submissions)
         async with self.db.transaction() as connection:
             settled = await _settle_names(connection, submissions, self.db.time) if keyed else {}
-            fresh = [(index, s) for index, s in enumerate(submissions) if index not in settled]
-            unique = [(index, s) for index, s in fresh if any(job.unique for job in s.jobs)]
-            await self._hold_unique(connection, [s for _, s in unique])
-            for index, submission in unique:
+            unique = {index: s for index, s in enumerate(submissions) if index not in settled and s.jobs[0].unique}
+            # All keys of the call first, in one order, so that two nodes cannot wait for each other.
+            for job in sorted((s.jobs[0] for s in unique.values()), key=_unique_key):
+                await self._holder(connection, job)
+            for index, submission in unique.items():
                 # Each is stored before the next one is judged, which may want to know whether it is there.
                 if taken := await self._settle_unique(connection, submission):
                     settled[index] = taken
                 else:
                     await self._store(connection, submission.jobs, lanes)
-            plain = [job for index, s in fresh if (index, s) not in unique for job in s.jobs]
-            accepted_at = await self._store(connection, plain, lanes)
+            plain = [s for index, s in enumerate(submissions) if index not in settled and index not in unique]
+            accepted_at = await self._store(connection, [job for s in plain for job in s.jobs], lanes)
         return [
             settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
             for index, submission in enumerate(submissions)
         ]
 
-    async def _hold_unique(self, connection: Connection, submissions: list[Submission]) -> None:
-        """All keys of the call first, in one order, so that two nodes cannot wait for each other."""
-        jobs = [job for submission in submissions for job in submission.jobs if job.unique]
-        for job in sorted(jobs, key=lambda job: (job.definition.user_id, _unique(job).key)):
-            await self._held_by(connection, job)
-
-    async def _held_by(self, connection: Connection, job: NewJob) -> UUID:
-        asked = job.definition.user_id, _unique(job).key, job.id, KEY_LIFE, self.db.time
-        holder: UUID = (await connection.fetch(SQL.hold_unique, *asked))[0]["job_id"]
+    async def _holder(self, connection: Connection, job: NewJob) -> UUID:
+        """Whose its unique key is; held until the transaction ends."""
+        holder: UUID = await connection.fetchval(SQL.hold_unique, *_unique_key(job), job.id, KEY_LIFE, self.db.time)
         return holder
 
     async def _settle_unique(self, connection: Connection, submission: Submission) -> Taken | None:
-        """None when every unique key of it is ours now. A key that was held stays held until the transaction ends."""
-        taken: list[UUID] = []
-        rejected = False
-        replaced: list[UUID] = []
-        for job in sorted((job for job in submission.jobs if job.unique), key=lambda job: _unique(job).key):
-            unique, user_id = _unique(job), job.definition.user_id
-            other = await self._held_by(connection, job)
-            if other == job.id:
-                continue
-            # A look of its own: what the last holder stored while we waited is seen only now.
-            [look] = await connection.fetch(SQL.still_unique, shard_of(other), other, unique.while_active)
-            if look["it_is"] and unique.on_conflict is not OnConflict.REPLACE:
-                taken.append(other)
-                rejected = rejected or unique.on_conflict is OnConflict.REJECT
-                continue
-            if look["it_is"]:
-                replaced.append(other)
-            await connection.execute(SQL.take_unique, user_id, unique.key, job.id, KEY_LIFE, self.db.time)
-        if taken:
+        """None when its unique key is its own now."""
+        [job] = submission.jobs
+        assert job.unique is not None
+        other = await self._holder(connection, job)
+        if other == job.id:
+            return None
+        # A look of its own: what the last holder stored while we waited is seen only now.
+        is_there = await connection.fetchval(SQL.still_unique, shard_of(other), other, job.unique.while_active)
+        if is_there and job.unique.on_conflict is not OnConflict.REPLACE:
             if submission.key is not None:
                 # It stands for nothing: the same may be asked again.
-                user_id = submission.jobs[0].definition.user_id
-                await connection.execute(SQL.forget_name, user_id, submission.key.name)
-            return Taken(taken, rejected)
-        for job_id in replaced:
-            await self._cancel(connection, shard_of(job_id), [job_id])
+                await connection.execute(SQL.forget_name, job.definition.user_id, submission.key.name)
+            return Taken(other, job.unique.on_conflict is OnConflict.REJECT)
+        await connection.execute(SQL.take_unique, *_unique_key(job), job.id, KEY_LIFE, self.db.time)
+        if is_there:
+            await self._cancel(connection, shard_of(other), [other])
         return None
 
     async def replay(self, user_id: str, key: IdempotencyKey) -> list[UUID] | None:
@@ -380,9 +365,9 @@ async def end_cancelled(
         await connection.execute(SQL.end_pending, shard, *_key_columns(asked), time)
 
 
-def _unique(job: NewJob) -> Unique:
+def _unique_key(job: NewJob) -> tuple[str, str]:
     assert job.unique is not None
-    return job.unique
+    return job.definition.user_id, job.unique.key
 
 
 class _Outdated(Exception):

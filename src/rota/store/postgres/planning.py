@@ -10,23 +10,20 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from rota.model.calendar import Calendar
 from rota.model.errors import StoreError
 from rota.model.job import shard_of
 from rota.model.policy import Plan, Unplanned
 from rota.model.rules import Overlap, rules_of
-from rota.model.schedule import Recurring
 from rota.store.postgres.database import Database, tried_again
 from rota.store.postgres.gates import SQL as GATES
 from rota.store.postgres.jobs import SQL as JOBS
 from rota.store.postgres.jobs import stop_jobs
 from rota.store.postgres.queries import Queries
+from rota.store.postgres.rows import calendar_in, schedule_of
 from rota.store.postgres.wake import Wake
 
 log = logging.getLogger(__name__)
 SQL = Queries("planning.sql")
-_schedule = msgspec.json.Decoder(Recurring).decode
-_days = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Planning:
@@ -155,8 +152,8 @@ class Planning:
 def _unplanned(row: asyncpg.Record) -> Unplanned | None:
     """None for a job that this version cannot read: it must not keep the others waiting."""
     try:
-        schedule, rules = _schedule(row["schedule"]), rules_of(row["rules"])
-        calendar = Calendar(_days(row["days"])) if row["days"] else None
+        schedule, rules = schedule_of(row["schedule"]), rules_of(row["rules"])
+        calendar = calendar_in(row)
     except (msgspec.MsgspecError, ValueError) as error:
         log.error("job cannot be read job=%s error=%s", row["id"], error)
         return None

@@ -16,7 +16,6 @@ import asyncpg
 import msgspec
 from msgspec.structs import replace
 
-from rota.model.definition import Definition, policy_of
 from rota.model.execution import Attempt, Execution, ExecutionKey, Status, Verdict
 from rota.model.job import Job, JobStatus, Pause, one_shot_job, shard_of
 from rota.model.ledger import Accounts, Revision
@@ -24,13 +23,12 @@ from rota.model.log import LogLine, LogPosition
 from rota.model.progress import Progress
 from rota.model.query import ExecutionFilter, JobFilter, Page, Position, Slice
 from rota.model.rules import rules_of
-from rota.model.schedule import Recurring
 from rota.model.worker import Wish, Worker, WorkerState
 from rota.store.postgres.database import Database
 from rota.store.postgres.queries import Queries
+from rota.store.postgres.rows import definition_in, schedule_of
 
 SQL = Queries("reading.sql")
-_schedule = msgspec.json.Decoder(Recurring).decode
 _OPEN = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING, Status.RUNNING})
 _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 # One rule for what an open execution reads as, shown and asked for.
@@ -99,11 +97,11 @@ class Reading:
             runs = await connection.fetch(_LEDGER_RUNS, *asked, start, end, limit, self.db.time)
             skips = await connection.fetch(_LEDGER_SKIPS, *asked, start, end, limit)
         [job] = jobs
-        revisions = [Revision(row["since"], row["until"], _schedule(row["schedule"])) for row in past]
+        revisions = [Revision(row["since"], row["until"], schedule_of(row["schedule"])) for row in past]
         return Accounts(
             status=JobStatus(job["state"]),
             cursor=job["cursor"],
-            revisions=[*revisions, Revision(job["since"], None, _schedule(job["schedule"]))],
+            revisions=[*revisions, Revision(job["since"], None, schedule_of(job["schedule"]))],
             runs=[_execution(row) for row in runs],
             skips=[_execution(row) for row in skips],
             now=job["now"],
@@ -284,23 +282,12 @@ def _slice(items: list[_Item], rows: list[asyncpg.Record], page: Page) -> Slice[
     return Slice(items, Position(last["listed_at"], last["job_id"], last["run"]))
 
 
-def _definition(row: asyncpg.Record) -> Definition:
-    return Definition(
-        user_id=row["user_id"],
-        task_id=row["task_id"],
-        queue=row["queue"],
-        priority=row["priority"],
-        parameters=row["parameters"],
-        policy=policy_of(row["policy"]),
-    )
-
-
 def _execution(row: asyncpg.Record) -> Execution:
     return Execution(
         job_id=row["job_id"],
         fires_at=row["fires_at"],
         run=row["run"],
-        definition=_definition(row),
+        definition=definition_in(row),
         recurring=row["recurring"],
         status=Status(row["status"]),
         due_at=row["due_at"],
@@ -322,9 +309,9 @@ def _execution(row: asyncpg.Record) -> Execution:
 def _recurring_job(row: asyncpg.Record, last: Execution | None) -> Job:
     return Job(
         id=row["id"],
-        definition=_definition(row),
+        definition=definition_in(row),
         status=JobStatus(row["state"]),
-        schedule=_schedule(row["schedule"]),
+        schedule=schedule_of(row["schedule"]),
         rules=rules_of(row["rules"]),
         next_fires_at=row["next_fires_at"],
         last_execution=last,
