@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -8,6 +9,10 @@ from rota.model.ledger import HISTORY_KEPT
 from rota.store.postgres.engine import PostgresStore
 from tests.support.clock import FakeClock
 from tests.support.database import a_database, a_server
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, and every process they start would do so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rota.cli import show
+from rota.loop import settle
 from rota.model.errors import RotaError
 from rota.model.ledger import HISTORY_KEPT
 from rota.scheduler.duties import run_duties, run_reaper
@@ -90,6 +91,7 @@ def stop_on_signals() -> asyncio.Event:
 
 async def prepare(dsn: str) -> list[int]:
     """The schema of this version, and partitions for the days to come."""
+    settle()
     applied = await migrate(dsn)
     store = await PostgresStore.open(dsn)
     try:
@@ -99,7 +101,14 @@ async def prepare(dsn: str) -> list[int]:
     return applied
 
 
+def _follow_parent() -> None:
+    """Those who start us as a part of theirs may want us to end with them, however they end."""
+    if os.environ.get("ROTA_DIE_WITH_PARENT"):
+        die_with_parent()
+
+
 async def run_server(dsn: str, host: str, port: int) -> None:
+    _follow_parent()
     listener = bind(host, port)
     await prepare(dsn)
     store = await PostgresStore.open(dsn)
@@ -113,6 +122,7 @@ async def run_server(dsn: str, host: str, port: int) -> None:
 
 
 async def run_scheduler(dsn: str) -> None:
+    _follow_parent()
     await prepare(dsn)
     store = await PostgresStore.open(dsn)
     try:
@@ -123,8 +133,8 @@ async def run_scheduler(dsn: str) -> None:
 
 
 async def run_worker(dsn: str, settings: WorkerSettings) -> None:
-    if os.environ.get("ROTA_DIE_WITH_PARENT"):
-        die_with_parent()
+    settle()
+    _follow_parent()
     store = await PostgresStore.open(dsn)
     stop = stop_on_signals()
     supervisor = Supervisor(store, store.woken, settings)
@@ -140,8 +150,8 @@ async def run_worker(dsn: str, settings: WorkerSettings) -> None:
 
 async def run_remote_worker(server: ServerAddress, settings: WorkerSettings) -> None:
     """Without a database, and so without a reaper: the servers have theirs."""
-    if os.environ.get("ROTA_DIE_WITH_PARENT"):
-        die_with_parent()
+    settle()
+    _follow_parent()
     stop = stop_on_signals()
     async with RemoteSource(server.url, server.api_key or "") as source:
         supervisor = Supervisor(source, source.woken, settings)

@@ -54,7 +54,7 @@ _decode = msgspec.json.Decoder(Policy).decode
 
 def policy_text(policy: Policy) -> str | None:
     """As stored: nothing at all where it is the default."""
-    return None if policy == DEFAULT else msgspec.json.encode(policy).decode()
+    return None if policy is DEFAULT or policy == DEFAULT else msgspec.json.encode(policy).decode()
 
 
 def policy_of(text: str | None) -> Policy:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from rota.model.definition import Definition
 from rota.model.execution import Execution, Status
+from rota.model.instants import whole_milliseconds
 from rota.model.rules import Rules
 from rota.model.schedule import Recurring
 
@@ -110,6 +111,33 @@ def one_shot_job(execution: Execution) -> Job:
         last_execution=execution,
         created_at=execution.created_at,
     )
+
+
+def accepted_job(job: NewJob, accepted_at: datetime) -> Job:
+    """A job as it reads once it is stored."""
+    if job.recurring is not None:
+        return Job(
+            id=job.id,
+            definition=job.definition,
+            status=JobStatus.ACTIVE,
+            schedule=job.recurring,
+            rules=job.rules,
+            next_fires_at=job.fires_at,
+            last_execution=None,
+            created_at=accepted_at,
+        )
+    fires_at = job.fires_at or whole_milliseconds(accepted_at)
+    execution = Execution(
+        job_id=job.id,
+        fires_at=fires_at,
+        run=0,
+        status=Status.SCHEDULED if fires_at > accepted_at else Status.QUEUED,
+        due_at=fires_at,
+        definition=job.definition,
+        recurring=False,
+        created_at=accepted_at,
+    )
+    return one_shot_job(execution)
 
 
 def new_job_id(shards: int) -> UUID:

@@ -6,6 +6,7 @@ from typing import assert_never
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rota.model.definition import Policy, policy_of
 from rota.model.execution import Claimed, Ending, Verdict
@@ -69,66 +70,53 @@ Outcome = Done | Raised | TimedOut | Stopped | Crashed | TooLate | LeaseLapsed |
 
 def ending_for(claimed: Claimed, outcome: Outcome, *, worker_id: str, started_ago: float | None = None) -> Ending:
     """The one rule for every way an attempt can go."""
-
-    def ending(
-        verdict: Verdict,
-        *,
-        failures: int = claimed.failures,
-        crashes: int = claimed.crashes,
-        lapses: int = claimed.lapses,
-        after: float | None = None,
-        error: str | None = None,
-        result: str | None = None,
-    ) -> Ending:
-        return Ending(
-            job_id=claimed.job_id,
-            fires_at=claimed.fires_at,
-            run=claimed.run,
-            attempt=claimed.attempt,
-            lease_id=claimed.lease_id,
-            worker_id=worker_id,
-            outcome=outcome,
-            verdict=verdict,
-            failures=failures,
-            crashes=crashes,
-            lapses=lapses,
-            after=after,
-            error=error,
-            result=result,
-            started_ago=started_ago,
-        )
-
-    def failed(error: str, *, after: float | None = None, final: bool = False) -> Ending:
-        policy = policy_of(claimed.policy)
-        failures = claimed.failures + 1
-        if final or failures > policy.max_retries:
-            return ending(Verdict.FAILED, failures=failures, error=error)
-        wait = policy.backoff.delay(failures, luck_of(claimed)) if after is None else min(after, LONGEST_WAIT)
-        return ending(Verdict.RETRY, failures=failures, after=wait, error=error)
-
+    ending = Ending(
+        job_id=claimed.job_id,
+        fires_at=claimed.fires_at,
+        run=claimed.run,
+        attempt=claimed.attempt,
+        lease_id=claimed.lease_id,
+        worker_id=worker_id,
+        outcome=outcome,
+        verdict=Verdict.COMPLETED,
+        failures=claimed.failures,
+        crashes=claimed.crashes,
+        lapses=claimed.lapses,
+        result=outcome.result if isinstance(outcome, Done) else None,
+        started_ago=started_ago,
+    )
     match outcome:
-        case Done(result):
-            return ending(Verdict.COMPLETED, result=result)
+        case Done():
+            return ending
         case Raised(error, after, final):
-            return failed(error, after=after, final=final)
+            return _failed(ending, claimed, error, after=after, final=final)
         case TimedOut(seconds):
-            return failed(f"TimedOut: the attempt took longer than {seconds:g} s")
+            return _failed(ending, claimed, f"TimedOut: the attempt took longer than {seconds:g} s")
         case Stopped():
-            return ending(Verdict.CANCELLED)
+            return replace(ending, verdict=Verdict.CANCELLED)
         case Crashed(detail, alone):
             crashes = max(SUSPECT, claimed.crashes) + alone
             verdict = Verdict.FAILED if crashes >= SUSPECT + MAX_CRASHES else Verdict.RETRY
-            return ending(verdict, crashes=crashes, error=f"Crashed: {detail}")
+            return replace(ending, verdict=verdict, crashes=crashes, error=f"Crashed: {detail}")
         case TooLate():
-            return ending(Verdict.SKIPPED)
+            return replace(ending, verdict=Verdict.SKIPPED)
         case LeaseLapsed():
             lapses = claimed.lapses + 1
             verdict = Verdict.FAILED if lapses >= MAX_LAPSES else Verdict.RETRY
-            return ending(verdict, lapses=lapses, error=f"LeaseLapsed: worker {worker_id} was lost")
+            return replace(ending, verdict=verdict, lapses=lapses, error=f"LeaseLapsed: worker {worker_id} was lost")
         case HandedBack(after):
-            return ending(Verdict.RELEASE, after=after)
+            return replace(ending, verdict=Verdict.RELEASE, after=after)
         case _:
             assert_never(outcome)
+
+
+def _failed(ending: Ending, claimed: Claimed, error: str, *, after: float | None = None, final: bool = False) -> Ending:
+    policy = policy_of(claimed.policy)
+    failures = claimed.failures + 1
+    if final or failures > policy.max_retries:
+        return replace(ending, verdict=Verdict.FAILED, failures=failures, error=error)
+    wait = policy.backoff.delay(failures, luck_of(claimed)) if after is None else min(after, LONGEST_WAIT)
+    return replace(ending, verdict=Verdict.RETRY, failures=failures, after=wait, error=error)
 
 
 def timeout_of(claimed: Claimed, policy: Policy) -> float:

@@ -72,7 +72,7 @@ async def _submit(call: Call, bodies: list[JobBody], whole: JobBody | BatchBody)
             raise
         return await call.store.find_jobs(again), 200
     match await call.services.submitter.submit(Submission(jobs, key)):
-        case Accepted(stored):
+        case Accepted(jobs=stored):
             return stored, 201
         case Replayed(job_ids):
             return await call.store.find_jobs(job_ids), 200

@@ -143,6 +143,11 @@ class EmbeddedPostgres:
     def alive(self) -> bool:
         return self._postmaster is not None and self._postmaster.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """Of the server itself: all its other processes are its children."""
+        return self._postmaster.pid if self._postmaster else None
+
     def __enter__(self) -> Self:
         self.start()
         return self

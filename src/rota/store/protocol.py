@@ -20,7 +20,7 @@ from rota.model.calendar import Calendar, NamedCalendar
 from rota.model.capacity import Capacity
 from rota.model.definition import Definition
 from rota.model.execution import Attempt, Checkpoint, Claimed, Ending, Execution, ExecutionKey, Lapsed
-from rota.model.job import IdempotencyKey, Job, NewJob
+from rota.model.job import IdempotencyKey, Job, NewJob, accepted_job
 from rota.model.keys import ApiKey, Principal, Scope
 from rota.model.ledger import Accounts
 from rota.model.log import LogLine, LogPosition, NewLine
@@ -40,9 +40,14 @@ class Submission(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """Stored and durable, as of now."""
+    """Stored and durable, as of then."""
 
-    jobs: list[Job]
+    submitted: list[NewJob]
+    at: datetime
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [accepted_job(job, self.at) for job in self.submitted]
 
 
 class Replayed(Struct, frozen=True):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import uvloop
 
-from rota.loop import uptime
+from rota.loop import settle, uptime
 from rota.model.errors import RotaError
 from rota.model.execution import ExecutionKey
 from rota.model.retry import HandedBack, Outcome
@@ -27,6 +27,7 @@ from rota.worker.capture import capture
 from rota.worker.context import Context
 from rota.worker.executor import execute, printable
 from rota.worker.grace import CANCEL_GRACE, OVERTIME
+from rota.worker.limits import Limits
 from rota.worker.results import Locations
 from rota.worker.tasks import App, load_app
 from rota.worker.voice import Outbox, Voice
@@ -44,11 +45,12 @@ class Child:
         self._waiting: dict[int, asyncio.TimerHandle] = {}
         self._running: dict[int, tuple[asyncio.Task[None], Context]] = {}
         self._ended: list[Report] = []
+        self._limits = Limits()
         self.gone = asyncio.Event()
 
     async def run(self, end: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        _, channel = await loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
+        self._loop = asyncio.get_running_loop()
+        _, channel = await self._loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
         self._outbox = Outbox(channel.send)
         isolated = [task.name for task in self._app.tasks.values() if task.isolated]
@@ -56,13 +58,12 @@ class Child:
         await self.gone.wait()
 
     def _obey(self, orders: Orders) -> None:
-        loop = asyncio.get_running_loop()
         now = time.monotonic()
         for start in orders.start:
             if start.at <= now:
                 self._begin(start)
             else:
-                self._waiting[start.slot] = loop.call_later(start.at - now, self._begin_waiting, start)
+                self._waiting[start.slot] = self._loop.call_later(start.at - now, self._begin_waiting, start)
         for slot in orders.cancel:
             self._cancel(slot, OVERTIME if slot in orders.hurried else CANCEL_GRACE)
         for kept in orders.kept:
@@ -75,7 +76,7 @@ class Child:
         # Timers have the loop's resolution and may come a hair early; nothing starts before its instant.
         early = start.at - time.monotonic()
         if early > 0:
-            self._waiting[start.slot] = asyncio.get_running_loop().call_later(early, self._begin_waiting, start)
+            self._waiting[start.slot] = self._loop.call_later(early, self._begin_waiting, start)
             return
         del self._waiting[start.slot]
         self._begin(start)
@@ -90,7 +91,7 @@ class Child:
             last_checkpoint=None if start.checkpoint is None else msgspec.json.decode(start.checkpoint),
             _voice=(voice := Voice(self._outbox, start.slot)),
         )
-        self._running[start.slot] = asyncio.create_task(self._execute(start, context, voice)), context
+        self._running[start.slot] = self._loop.create_task(self._execute(start, context, voice)), context
 
     async def _execute(self, start: Start, context: Context, voice: Voice) -> None:
         started_at = time.monotonic()
@@ -103,6 +104,7 @@ class Child:
             context,
             result_location=start.result_location,
             locations=self._locations,
+            limits=self._limits,
         )
         voice.end()
         del self._running[start.slot]
@@ -124,7 +126,7 @@ class Child:
     def _tell(self, slot: int, outcome: Outcome, started_at: float | None) -> None:
         """Whatever ends in one turn of the loop travels together."""
         if not self._ended:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._ended.append(Report(slot, outcome, started_at))
 
     def _flush(self) -> None:
@@ -176,6 +178,8 @@ def main() -> None:
         return
     app.include(builtin)
     capture()
+    # Less bold than elsewhere: what tasks leave behind may be large.
+    settle(cycles_after=10_000)
     uvloop.run(Child(app, locations).run(end))
     # Threads of tasks may still be running; the supervisor is gone and their work is not ours any more.
     os._exit(0)

@@ -14,6 +14,7 @@ import msgspec
 from rota.model.log import storable
 from rota.model.retry import Done, HandedBack, Outcome, Raised, Stopped, TimedOut
 from rota.worker.context import CURRENT, Context
+from rota.worker.limits import Limits
 from rota.worker.results import BINARY, JSON, Locations, NotKept, Shelf
 from rota.worker.tasks import Failed, GiveUp, RetryLater, Task
 
@@ -34,22 +35,23 @@ async def execute(
     *,
     result_location: str | None = None,
     locations: Locations = NOWHERE,
+    limits: Limits | None = None,
 ) -> Outcome:
     """Never raises: whatever a task does ends as an outcome."""
     if task is None:
         return HandedBack(after=UNKNOWN_TASK_DELAY)
     CURRENT.set(context)
     try:
-        async with asyncio.timeout(timeout) as limit:
+        with (limits or Limits()).within(timeout) as limit:
             # First of all: work whose result has nowhere to go is not begun.
             shelf = await locations.shelf(result_location, context) if result_location is not None else None
             given = {"ctx": context} if task.takes_context else {}
             value = await _call(task, _parameters(parameters) | given, threads)
             # A task that clung to its time has used up that of an upload too.
-            outcome = TimedOut(timeout) if limit.expired() else await _kept(value, shelf)
-        return TimedOut(timeout) if limit.expired() else outcome
+            outcome = TimedOut(timeout) if limit.expired else await _kept(value, shelf)
+        return TimedOut(timeout) if limit.expired else outcome
     except TimeoutError as error:
-        return TimedOut(timeout) if limit.expired() else _raised(error)
+        return TimedOut(timeout) if limit.expired else _raised(error)
     except asyncio.CancelledError as error:
         asked = (current := asyncio.current_task()) is not None and current.cancelling() > 0
         return Stopped() if asked else _raised(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from itertools import chain
 
 import msgspec
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 BATCH = 1000
 # Under load endings wait this long for company; the next batch forms while one is being written.
 GATHER = 0.003
+# Batches that are being written at a time: the database has more than one processor, and waits for its disk.
+ABREAST = 2
 
 
 class Reporter:
@@ -27,7 +30,7 @@ class Reporter:
         self._scribe = scribe
         self._worker_id = worker_id
         self._waiting: list[tuple[Claimed, Outcome, float | None]] = []
-        self._telling: list[tuple[Claimed, Outcome, float | None]] = []
+        self._telling: list[list[tuple[Claimed, Outcome, float | None]]] = []
         self._something = asyncio.Event()
         self._closing = asyncio.Event()
 
@@ -36,7 +39,7 @@ class Reporter:
         return len(self._waiting)
 
     def knows(self, claimed: Claimed) -> bool:
-        return any(each.key == claimed.key for each, _, _ in [*self._waiting, *self._telling])
+        return any(each.key == claimed.key for each, _, _ in chain(self._waiting, *self._telling))
 
     def tell(self, claimed: Claimed, outcome: Outcome, started_at: float | None) -> None:
         self._waiting.append((claimed, outcome, started_at))
@@ -44,6 +47,9 @@ class Reporter:
 
     async def run(self) -> None:
         """Until closed and everything is told."""
+        await asyncio.gather(*(self._tell_on() for _ in range(ABREAST)))
+
+    async def _tell_on(self) -> None:
         while not (self._closing.is_set() and not self._waiting):
             await self._something.wait()
             if len(self._waiting) < BATCH and not self._closing.is_set():
@@ -52,11 +58,11 @@ class Reporter:
 
     async def _flush(self) -> None:
         batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-        self._telling = batch
         if not self._waiting and not self._closing.is_set():
             self._something.clear()
         if not batch:
             return
+        self._telling.append(batch)
         # First what they have logged: who sees that an attempt has ended finds all of it.
         if self._scribe.has_lines:
             await self._scribe.settle()
@@ -78,7 +84,7 @@ class Reporter:
             self._waiting = batch + self._waiting
             self._something.set()
             await asyncio.sleep(0.2)
-        self._telling = []
+        self._telling.remove(batch)
 
     async def _finish(self, endings: list[Ending]) -> None:
         try:

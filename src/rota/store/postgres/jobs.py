@@ -14,9 +14,8 @@ import msgspec
 from rota.model.capacity import needs_text
 from rota.model.definition import Definition, policy_text
 from rota.model.errors import StoreError
-from rota.model.execution import Execution, ExecutionKey, Status
-from rota.model.instants import whole_milliseconds
-from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, bucket_of, one_shot_job, shard_of
+from rota.model.execution import ExecutionKey
+from rota.model.job import IdempotencyKey, Job, JobStatus, NewJob, OnConflict, bucket_of, shard_of
 from rota.model.rules import Overlap, rules_text
 from rota.store.postgres.database import TURNS, Connection, Database, tried_again
 from rota.store.postgres.queries import Queries
@@ -82,7 +81,7 @@ class Jobs:
             plain = [s for index, s in enumerate(submissions) if index not in settled and index not in unique]
             accepted_at = await self._store(connection, [job for s in plain for job in s.jobs], lanes)
         return [
-            settled[index] if index in settled else Accepted([_accepted(job, accepted_at) for job in submission.jobs])
+            settled[index] if index in settled else Accepted(submission.jobs, accepted_at)
             for index, submission in enumerate(submissions)
         ]
 
@@ -399,32 +398,6 @@ async def _settle_names(
             row = by_name[(user, key.name)]
             settled[index] = Replayed(list(row["job_ids"])) if row["digest"] == key.digest else KeyReused()
     return settled
-
-
-def _accepted(job: NewJob, accepted_at: datetime) -> Job:
-    if job.recurring is not None:
-        return Job(
-            id=job.id,
-            definition=job.definition,
-            status=JobStatus.ACTIVE,
-            schedule=job.recurring,
-            rules=job.rules,
-            next_fires_at=job.fires_at,
-            last_execution=None,
-            created_at=accepted_at,
-        )
-    fires_at = job.fires_at or whole_milliseconds(accepted_at)
-    execution = Execution(
-        job_id=job.id,
-        fires_at=fires_at,
-        run=0,
-        status=Status.SCHEDULED if fires_at > accepted_at else Status.QUEUED,
-        due_at=fires_at,
-        definition=job.definition,
-        recurring=False,
-        created_at=accepted_at,
-    )
-    return one_shot_job(execution)
 
 
 def _lane_key(definition: Definition) -> _LaneKey:

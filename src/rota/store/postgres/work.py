@@ -152,10 +152,8 @@ class Work:
         )
 
     async def finish(self, endings: Sequence[Ending]) -> list[Ending]:
-        first: dict[_Fence, Ending] = {}
-        # An attempt ends once: of two different endings in one call the first counts.
-        refused = [ending for ending in endings if first.setdefault(_fence_of(ending), ending) != ending]
-        for shard, batch in by_shard(first.values()):
+        first, refused = _first_words(endings)
+        for shard, batch in by_shard(first):
             refused += await self._finish(shard, batch)
         return refused
 
@@ -176,7 +174,7 @@ class Work:
     ) -> list[_Fenced]:
         """Those whose fence does not hold."""
         # In key order, so that a worker and a reaper with the same rows cannot wait for each other.
-        batch.sort(key=lambda fenced: fenced.key)
+        batch.sort(key=lambda fenced: (fenced.job_id.bytes, fenced.fires_at, fenced.run))
         left = await apply(shard, batch)
         for _ in range(PATIENCE):
             # A row that somebody changed while we waited for it, say a cancellation, is seen only by a new look.
@@ -192,11 +190,11 @@ class Work:
 
     async def _end(self, shard: int, batch: list[Ending]) -> list[Ending]:
         """Those that were not accepted."""
-        rows = await self.db.fetch(
+        [[ended]] = await self.db.fetch(
             SQL.finish,
             shard,
             *_fence(batch),
-            [ending.verdict.value for ending in batch],
+            [ending.verdict for ending in batch],
             [ending.failures for ending in batch],
             [ending.crashes for ending in batch],
             [ending.lapses for ending in batch],
@@ -206,7 +204,10 @@ class Work:
             [ending.started_ago for ending in batch],
             self.db.time,
         )
-        return [] if len(rows) == len(batch) else _without(batch, rows)
+        if len(ended) == len(batch):
+            return []
+        accepted = set(ended)
+        return [ending for number, ending in enumerate(batch, start=1) if number not in accepted]
 
     async def _not_told_before(self, shard: int, left: list[Ending]) -> list[Ending]:
         verdicts = [ending.verdict.value for ending in left]
@@ -256,6 +257,15 @@ def by_shard(told: Iterable[_Fenced]) -> Iterable[tuple[int, list[_Fenced]]]:
     for each in told:
         batches[shard_of(each.job_id)].append(each)
     return batches.items()
+
+
+def _first_words(endings: Sequence[Ending]) -> tuple[Sequence[Ending], list[Ending]]:
+    """An attempt ends once: of two different endings in one call the first counts, and the other is refused."""
+    if len({ending.job_id for ending in endings}) == len(endings):
+        return endings, []
+    first: dict[_Fence, Ending] = {}
+    refused = [ending for ending in endings if first.setdefault(_fence_of(ending), ending) != ending]
+    return list(first.values()), refused
 
 
 def _fence(told: Sequence[Ending] | Sequence[Checkpoint]) -> tuple[list[object], ...]:

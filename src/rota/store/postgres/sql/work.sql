@@ -169,7 +169,8 @@ picked as materialized (
 {take};
 
 -- name: finish
--- Ends attempts, fenced by attempt and lease: what is not returned was refused and nothing of it changed.
+-- Ends attempts, fenced by attempt and lease. Answers with the places in the list of those that it has ended: what is
+-- not among them was refused and nothing of it changed.
 -- The row goes to history, or becomes pending again with its new counters and due time. What should be tried again
 -- after its cancellation was asked for is cancelled.
 with endings as materialized (
@@ -177,8 +178,9 @@ with endings as materialized (
     from unnest(
         $2::uuid[], $3::timestamptz[], $4::int[], $5::int[], $6::bigint[], $7::text[], $8::int[], $9::int[],
         $10::int[], $11::float8[], $12::text[], $13::text[], $14::float8[]
-    ) as t (
-        job_id, fires_at, run, attempt, lease_id, verdict, failures, crashes, lapses, after, error, result, started_ago
+    ) with ordinality as t (
+        job_id, fires_at, run, attempt, lease_id, verdict, failures, crashes, lapses, after, error, result, started_ago,
+        number
     )
 ),
 asked as materialized (
@@ -226,7 +228,7 @@ gone as (
                 'DeadlineExceeded: another try would begin too late' || coalesce(E'\n\nThe last one:\n' || h.error, '')
             else h.error
         end as error_now,
-        h.result, h.at, h.started_at
+        h.result, h.at, h.started_at, h.number
 ),
 again as (
     update executions e
@@ -285,9 +287,7 @@ tried as (
     from gone
     where verdict in ('RETRY', 'RELEASE', 'FAILED')
 )
-select job_id, fires_at, run, attempt, lease_id from gone
-union all
-select job_id, fires_at, run, attempt, lease_id from again;
+select array(select number from gone union all select number from again) as ended;
 
 -- name: still_held
 -- Which of these attempts are still held under their lease.
