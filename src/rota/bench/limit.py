@@ -25,6 +25,7 @@ from rota.model.definition import Definition
 from rota.model.job import new_job_id
 from rota.model.worker import NewWorker
 from rota.store.postgres.database import HOT
+from rota.store.postgres.fronts import EVERYTHING
 from rota.store.postgres.jobs import SQL as JOBS
 from rota.store.postgres.work import CLAIM
 from rota.store.postgres.work import SQL as WORK
@@ -141,7 +142,9 @@ async def _store(connection: Connection, ids: list[UUID], lane: int) -> None:
 
 
 async def _claim(connection: Connection, worker_id: str, lease: int) -> list[asyncpg.Record]:
-    return await connection.fetch(CLAIM, 0, worker_id, ["default"], [NAME], BATCH, timedelta(0), lease, None)
+    return await connection.fetch(
+        CLAIM, 0, worker_id, ["default"], [NAME], BATCH, timedelta(0), lease, None, EVERYTHING
+    )
 
 
 async def _finish(connection: Connection, rows: list[asyncpg.Record]) -> None:

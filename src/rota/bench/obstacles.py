@@ -120,6 +120,7 @@ async def snapshot(stage: Stage, tell: Tell, *, held: float) -> Report:
         "rate_after": round(after),
         "of_before": round(during / alone, 3),
         "after_of_before": round(after / alone, 3),
+        "by_second": [round(rate(begun_at - 10 + n, begun_at - 9 + n)) for n in range(int(held) + 30)],
     } | cost(used, told)
 
 

@@ -100,6 +100,7 @@ class Claimed(Struct, frozen=True):
     deadline_in: float | None = None
     # What the attempts before this one have left, as JSON; only a claim brings it.
     checkpoint: str | None = None
+    lane: int = 0
 
     @property
     def key(self) -> ExecutionKey:

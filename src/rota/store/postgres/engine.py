@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -9,6 +10,7 @@ from datetime import datetime
 from rota.store.postgres.backfills import Backfills
 from rota.store.postgres.calendars import Calendars
 from rota.store.postgres.database import Database
+from rota.store.postgres.fronts import Front
 from rota.store.postgres.gates import Gates
 from rota.store.postgres.jobs import Jobs
 from rota.store.postgres.keys import Keys
@@ -23,6 +25,7 @@ class PostgresStore(Jobs, Work, Planning, Backfills, Reading, Calendars, Keys, G
         self.db = db
         self.wake = wake
         self._lanes = {}
+        self._fronts = defaultdict(Front)
 
     @classmethod
     async def open(cls, dsn: str, *, clock: Callable[[], datetime] | None = None) -> PostgresStore:

@@ -21,6 +21,7 @@ from rota.model.log import NewLine
 from rota.model.progress import NewProgress
 from rota.model.worker import LEASE, Handout, NewWorker, Renewal, Wish
 from rota.store.postgres.database import Database, tried_again
+from rota.store.postgres.fronts import EVERYTHING, Front
 from rota.store.postgres.jobs import end_cancelled
 from rota.store.postgres.queries import Queries
 
@@ -36,6 +37,7 @@ PATIENCE = 20
 
 class Work:
     db: Database
+    _fronts: defaultdict[int, Front]
     _needs = False
     _needs_until = 0.0
 
@@ -77,11 +79,28 @@ class Work:
                 claimed += await self._claim_in_need(shard, *asked, capacity=_beside(capacity, claimed))
         for shard in shards:
             if len(claimed) < limit:
-                rows = await self.db.fetch(
-                    CLAIM, shard, worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id, self.db.time
-                )
-                claimed += [Claimed(*row) for row in rows]
+                asked = worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id
+                claimed += await self._claim(shard, *asked)
         return Handout(claimed, *await self._stops(worker_id))
+
+    async def _claim(
+        self,
+        shard: int,
+        worker_id: str,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        lookahead: timedelta,
+        lease_id: int,
+    ) -> list[Claimed]:
+        front = self._fronts[shard]
+        floors, began = front.floors(), time.monotonic()
+        rows = await self.db.fetch(
+            CLAIM, shard, worker_id, queues, tasks, limit, lookahead, lease_id, self.db.time, floors
+        )
+        claimed = [Claimed(*row) for row in rows]
+        front.seen(claimed, time.monotonic() - began, everything=floors == EVERYTHING)
+        return claimed
 
     async def _claim_in_need(
         self,

@@ -9,20 +9,23 @@
 -- earliest due time goes first, a priority step counting as five seconds of head start. Who has a handicap instead, as
 -- backfills have, comes after all buckets until it is over.
 -- The first pass only reads how much each lane should give, the second locks just that much: locking the full limit
--- in every lane would write to thousands of rows that are not taken.
+-- in every lane would write to thousands of rows that are not taken. $9 may say where in a lane to begin (fronts.py).
 with asked as materialized (
     select coalesce($8::timestamptz, now()) as at, coalesce($8::timestamptz, now()) + $6::interval as until
 ),
 heads as materialized (
-    select l.id, l.bucket, l.priority * interval '5 seconds' as head_start
+    select l.id, l.bucket, l.priority * interval '5 seconds' as head_start, f.floor
     from lanes l
     cross join asked
+    cross join lateral (select coalesce(($9::jsonb ->> l.id::text)::timestamptz, '-infinity') as floor) f
     cross join lateral (
         select from executions e
         where e.shard = $1
           and e.lane = l.id
           and e.worker_id is null
-          and e.due_at <= asked.until
+          and e.due_at between f.floor and asked.until
+        -- Not for the order: only one index has it, so no other one will do on a table that is nearly empty.
+        order by e.due_at
         limit 1
     ) waiting
     where l.queue = any($3::text[])
@@ -37,6 +40,7 @@ lanes_due as materialized (
 foremost as (
     select
         h.id,
+        h.floor,
         c.due_at - h.head_start as rank,
         c.due_at - h.head_start > asked.until as is_behind,
         row_number() over (partition by h.bucket order by c.due_at - h.head_start) as turn
@@ -48,7 +52,7 @@ foremost as (
         where e.shard = $1
           and e.lane = h.id
           and e.worker_id is null
-          and e.due_at <= asked.until
+          and e.due_at between h.floor and asked.until
         order by e.due_at
         -- Exact for up to four lanes; beyond that a share of four times the limit is close enough.
         limit (select least($5::bigint, 4 * $5::bigint / n + 1) from lanes_due)
@@ -56,11 +60,11 @@ foremost as (
     where (select n from lanes_due) > 1
 ),
 shares as materialized (
-    select id, count(*) as share
-    from (select id from foremost order by is_behind, turn, rank limit $5::bigint) taken
-    group by id
+    select id, floor, count(*) as share
+    from (select id, floor from foremost order by is_behind, turn, rank limit $5::bigint) taken
+    group by id, floor
     union all
-    select id, $5::bigint
+    select id, floor, $5::bigint
     from heads
     where (select n from lanes_due) = 1
 ),
@@ -74,7 +78,7 @@ picked as materialized (
         where e.shard = $1
           and e.lane = s.id
           and e.worker_id is null
-          and e.due_at <= asked.until
+          and e.due_at between s.floor and asked.until
         order by e.due_at
         limit s.share
         for update skip locked
@@ -109,7 +113,8 @@ returning
     e.lease_id,
     extract(epoch from e.start_by - (select at from asked))::float8 as start_within,
     extract(epoch from e.deadline - (select at from asked))::float8 as deadline_in,
-    e.checkpoint
+    e.checkpoint,
+    e.lane
 
 -- name: lanes_in_need
 -- Whether anybody asks for anything of a worker at all.
