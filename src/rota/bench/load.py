@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -61,11 +62,38 @@ async def steady(stage: Stage, tell: Tell, *, rate: float, seconds: float) -> Re
     starts_at = time.time() + AHEAD + 1.0
     before = stage.used()
     plan = a_plan(stage, rate=rate, seconds=seconds, starts_at=starts_at, ahead=AHEAD)
+    sizes = asyncio.create_task(_sizes_by_minute(stage, starts_at))
     told = await stage.produce(plan, lambda n: tell(f"{n:,} submitted", n / rate / seconds))
     await stage.until_done(told.submitted)
+    sizes.cancel()
     used = between(before, stage.used())
     seen, _ = await checked(stage, tell, told)
-    return {"jobs": len(seen), "seconds": seconds, "rate": rate} | lateness(seen) | cost(used, told)
+    minutes = _by_minute(seen, starts_at, stage.sizes)
+    return {"jobs": len(seen), "seconds": seconds, "rate": rate, "minutes": minutes} | lateness(seen) | cost(used, told)
+
+
+_SIZES = (
+    "select round(pg_table_size('executions') / 1e6, 1)::float8, round(pg_indexes_size('executions') / 1e6, 1)::float8"
+)
+
+
+async def _sizes_by_minute(stage: Stage, starts_at: float) -> None:
+    """What a long run must not let grow: the open table, its indexes, and the memory of our processes."""
+    while True:
+        await asyncio.sleep(60 - (time.time() - starts_at) % 60)
+        [[table, indexes]] = await stage.store.db.look(_SIZES)
+        memory = {role: used.resident_mb for role, used in stage.used().items() if role != "postgres"}
+        stage.sizes.append({"open_table_mb": table, "open_indexes_mb": indexes, "resident_mb": memory})
+
+
+def _by_minute(seen: list[Seen], starts_at: float, sizes: list[Report]) -> list[Report]:
+    """Of each whole minute: how many began, how late they were, and how large everything was at its end."""
+    late: dict[int, list[float]] = {}
+    for each in seen:
+        late.setdefault(int((each.started_at - starts_at) // 60), []).append(each.late_ms)
+    return [
+        {"rate": round(len(late.get(n, [])) / 60)} | summary(late.get(n, [])) | size for n, size in enumerate(sizes)
+    ]
 
 
 async def burst(stage: Stage, tell: Tell, *, jobs: int) -> Report:
@@ -90,7 +118,7 @@ def a_plan(stage: Stage, task_id: str = TASK, **how: Any) -> Plan:
 async def checked(stage: Stage, tell: Tell, told: Told, task_id: str = TASK) -> tuple[list[Seen], Span]:
     tell("checking", None)
     seen = seen_in(stage.folder)
-    return seen, await check(stage.store, seen, expected=told.submitted, total=told.checksum, task_id=task_id)
+    return seen, await check(stage.dsn, seen, expected=told.submitted, total=told.checksum, task_id=task_id)
 
 
 def lateness(seen: list[Seen]) -> Report:

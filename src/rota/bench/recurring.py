@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 from rota.bench.check import check
 from rota.bench.load import Report, lateness
@@ -27,7 +28,7 @@ async def recurring(stage: Stage, tell: Tell, *, jobs: int, rate: int, seconds: 
     """Of the jobs, 60 times `rate` fire once a minute, each at a second of its own; the others rest until tomorrow."""
     if jobs < 60 * rate:
         raise BenchFailed(f"{rate} firings a second need {60 * rate} jobs that fire once a minute; --jobs is less.")
-    begins = datetime.fromtimestamp(math.ceil(time.time() + 15 + jobs / STORED_PER_S), UTC)
+    begins = datetime.fromtimestamp(math.ceil(time.time() + 9 + jobs / STORED_PER_S), UTC)
     ends = begins + timedelta(seconds=seconds) - timedelta(milliseconds=1)
     await _store(stage, tell, jobs, rate, begins, ends)
     if time.time() > begins.timestamp() - 6:
@@ -40,7 +41,7 @@ async def recurring(stage: Stage, tell: Tell, *, jobs: int, rate: int, seconds: 
     used = between(before, stage.used())
     tell("checking", None)
     seen = seen_in(stage.folder)
-    await check(stage.store, seen, expected=expected, task_id=TASK)
+    await check(stage.dsn, seen, expected=expected, task_id=TASK)
     per_job = {role: round(each.cpu_s / expected * 1e6, 1) for role, each in used.items()}
     numbers = {"stored": jobs, "jobs": expected, "seconds": seconds, "rate": rate}
     return numbers | lateness(seen) | {"processes": used, "cpu_us_per_job": per_job}
@@ -49,7 +50,7 @@ async def recurring(stage: Stage, tell: Tell, *, jobs: int, rate: int, seconds: 
 async def _store(stage: Stage, tell: Tell, jobs: int, rate: int, begins: datetime, ends: datetime) -> None:
     made = _jobs(jobs, rate, begins, ends)
     for begin in range(0, jobs, BATCH):
-        batch = [job for job, _ in zip(made, range(min(BATCH, jobs - begin)), strict=False)]
+        batch = list(islice(made, BATCH))
         await stage.store.submit([Submission(batch)])
         tell("storing", (begin + len(batch)) / jobs)
     await stage.store.db.fetch("vacuum analyze jobs")

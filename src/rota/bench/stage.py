@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ USER = "bench"
 TASK = TASKS[0]
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 _SHOWN = (*DURABLE, "shared_buffers", "max_wal_size", "checkpoint_timeout", "autovacuum_naptime", "wal_compression")
+# After so long without a task that begins there is nothing to wait for.
+PATIENCE = 60.0
 # What is going on, and how far it is from 0 to 1 if that is known.
 Tell = Callable[[str, float | None], None]
 
@@ -58,6 +61,7 @@ class Stage:
         self.folder = folder
         self.key = ""
         self.url = ""
+        self.sizes: list[dict[str, Any]] = []
         self._postgres = postgres
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -133,8 +137,13 @@ class Stage:
 
     async def until_done(self, jobs: int, tell: Callable[[int], None] = lambda _: None, *, task_id: str = TASK) -> None:
         """Until so many task bodies have run and have ended; no question to the database as long as it is busy."""
+        before, grew_at = -1, time.monotonic()
         while (ran := count_in(self.folder)) < jobs:
             tell(ran)
+            if ran > before:
+                before, grew_at = ran, time.monotonic()
+            elif time.monotonic() - grew_at > PATIENCE:
+                raise BenchFailed(f"{ran} of {jobs} jobs have run, and nothing has moved for {PATIENCE:g} s.")
             await asyncio.sleep(0.05)
         while (await self.store.db.look(_HELD, task_id))[0][0]:  # noqa: ASYNC110 - the database has no event for it
             await asyncio.sleep(0.02)

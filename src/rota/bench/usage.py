@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
+_MEMORY = ("VmHWM:", "VmRSS:")
 
 
 class Used(Struct, frozen=True):
-    """`memory_mb` is the most that one process of the role ever had; for PostgreSQL that counts its shared memory."""
+    """The memory of the largest process of a role, the most it ever had and now; PostgreSQL's counts what it shares."""
 
     cpu_s: float
     memory_mb: float
     processes: int
+    resident_mb: float = 0.0
 
 
 def used_by(roles: Mapping[str, int], *, children: Mapping[str, str]) -> dict[str, Used]:
@@ -37,17 +40,21 @@ def used_by(roles: Mapping[str, int], *, children: Mapping[str, str]) -> dict[st
 def between(before: Mapping[str, Used], after: Mapping[str, Used]) -> dict[str, Used]:
     nothing = Used(0.0, 0.0, 0)
     return {
-        role: Used(round(now.cpu_s - before.get(role, nothing).cpu_s, 2), now.memory_mb, now.processes)
-        for role, now in after.items()
+        role: replace(now, cpu_s=round(now.cpu_s - before.get(role, nothing).cpu_s, 2)) for role, now in after.items()
     }
 
 
 def _sum(pids: list[int], *, and_ended: bool = False) -> Used:
     seen = [each for pid in pids if (each := _one(pid, and_ended))]
-    return Used(sum(cpu for cpu, _ in seen), max((memory for _, memory in seen), default=0.0), len(seen))
+    return Used(
+        cpu_s=sum(cpu for cpu, _, _ in seen),
+        memory_mb=max((most for _, most, _ in seen), default=0.0),
+        processes=len(seen),
+        resident_mb=max((now for _, _, now in seen), default=0.0),
+    )
 
 
-def _one(pid: int, and_ended: bool) -> tuple[float, float] | None:
+def _one(pid: int, and_ended: bool) -> tuple[float, float, float] | None:
     """Its own time, or also that of its children that have ended, such as PostgreSQL's vacuum workers."""
     try:
         # The name stands in brackets and may hold anything; what follows it are plain fields.
@@ -55,8 +62,12 @@ def _one(pid: int, and_ended: bool) -> tuple[float, float] | None:
         status = (_PROC / str(pid) / "status").read_text()
     except OSError:
         return None
-    peak = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0 kB")
-    return sum(map(int, fields[11 : 15 if and_ended else 13])) / _TICKS, round(int(peak.split()[1]) / 1024, 1)
+    most, now = (next((line for line in status.splitlines() if line.startswith(f)), f"{f} 0 kB") for f in _MEMORY)
+    return sum(map(int, fields[11 : 15 if and_ended else 13])) / _TICKS, _mb(most), _mb(now)
+
+
+def _mb(line: str) -> float:
+    return round(int(line.split()[1]) / 1024, 1)
 
 
 def _children_of() -> dict[int, list[int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-TASKS = ("bench", "bench-2", "bench-3", "bench-4", "bench-5", "bench-6", "bench-7", "bench-8")
+TASKS = ("bench", *(f"bench-{number}" for number in range(2, 11)))
 FLOOD = "flood"
 LINE = struct.Struct("=16sdd")
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from rota.cli import backfill, calendars, cron, doctor, jobs, keys, logs, show
+from rota.cli import backfill, bench, calendars, cron, doctor, jobs, keys, logs, show
 from rota.cli.connect import Data, Database, dsn_of, use_data, work_server
 from rota.client import RequestRefused, ServerUnreachable
 from rota.model.errors import Invalid, RotaError, StoreUnavailable
@@ -162,6 +162,7 @@ app.command()(jobs.drain_worker)
 app.command()(cron.cron)
 app.command()(doctor.doctor)
 app.add_typer(keys.app, name="keys")
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

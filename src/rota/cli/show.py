@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -271,3 +272,37 @@ def first_line(text: str | None) -> str:
     """The last line of a traceback says what happened."""
     lines = (text or "").strip().splitlines()
     return lines[-1][:80] if lines else ""
+
+
+def bench(report: dict[str, Any]) -> None:
+    """The numbers, what each process used, and on what it was measured."""
+    numbers = [
+        (name.replace("_", " "), _number(value))
+        for name, value in report.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    table(("number", report["workload"]), numbers, empty="")
+    for name, part in report.items():
+        if isinstance(part, dict) and name not in ("machine", "versions", "settings", "processes", "cpu_us_per_job"):
+            out.print()
+            table((name.replace("_", " "), ""), [(key, _number(value)) for key, value in part.items()], empty="")
+    out.print()
+    per_job = report.get("cpu_us_per_job", {})
+    rows = [
+        (role, str(used.processes), f"{used.cpu_s:.1f} s", f"{per_job.get(role, '')}", f"{used.memory_mb:.0f} MB")
+        for role, used in report.get("processes", {}).items()
+    ]
+    if rows:
+        table(("process", "number", "processor", "µs per job", "most memory"), rows, empty="")
+        out.print()
+    for part in ("machine", "versions", "settings"):
+        words = ", ".join(f"{name} {value}" for name, value in report[part].items())
+        out.print(f"[dim]{part}: {words}[/dim]", soft_wrap=True, highlight=False)
+
+
+def _number(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_number(each)}" for name, each in value.items())
+    if isinstance(value, float):
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) else str(value)
