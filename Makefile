@@ -28,9 +28,10 @@ format: $(DEV_STAMP) ## Put every file into our form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## No-op jobs from submit to done, and how soon a job begins
-	$(BIN)/python -m bench.lifecycle $(ARGS)
-	$(BIN)/python -m bench.latency
+bench: $(STAMP) ## How many jobs go through, and how late they begin; `rota bench --help` has more
+	$(BIN)/rota bench throughput $(ARGS)
+	$(BIN)/rota bench steady --rate 10000
+	$(BIN)/rota bench burst
 
 clean: ## Remove what was built (not your data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

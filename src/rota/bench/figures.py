@@ -1,18 +1,19 @@
-"""Percentiles, and how numbers look."""
+"""Percentiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed; NaN of nothing."""
-    if not ordered:
-        return float("nan")
-    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+# Of a thousand.
+RANKS = {"p50": 500, "p99": 990, "p99.9": 999, "max": 1000}
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    named = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
-    return {name: round(percentile(ordered, share), 2) for name, share in named.items()} if ordered else {}
+def percentile(ordered: Sequence[float], name: str) -> float:
+    """The least that so many of a thousand do not exceed."""
+    return ordered[-(-len(ordered) * RANKS[name] // 1000) - 1]
+
+
+def summary(milliseconds: Sequence[float]) -> dict[str, float]:
+    """`p50_ms`, `p99_ms`, `p999_ms` and `max_ms`; nothing of nothing."""
+    ordered = sorted(milliseconds)
+    return {f"{name.replace('.', '')}_ms": round(percentile(ordered, name), 2) for name in RANKS if ordered}

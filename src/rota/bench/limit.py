@@ -1,12 +1,13 @@
 """The ceiling: the statements of a job's life on the same server, with no other Python around them.
 
 One process stores batches whose values were made before; here one connection claims while another finishes.
-`python -m rota.bench.limit DSN LANE BATCHES` is the former: it stores a batch for each line that it reads.
+`python -m rota.bench.limit LANE BATCHES` is the former: it stores a batch for each line that it reads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import subprocess
 import sys
@@ -85,10 +86,10 @@ async def _alone(connection: Connection, worker_id: str, lane: int, batches: int
 
 
 async def _together(dsn: str, connections: Sequence[Connection], worker_id: str, lane: int, batches: int) -> float:
-    command = [sys.executable, "-m", "rota.bench.limit", dsn, str(lane), str(batches)]
     storing = await asyncio.create_subprocess_exec(
-        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
+        sys.executable, "-m", "rota.bench.limit", str(lane), str(batches), env=os.environ | {"ROTA_DATABASE_URL": dsn},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
     assert storing.stdin is not None and storing.stdout is not None
     asked = storing.stdin
     try:
@@ -173,4 +174,4 @@ async def _store_on_demand(dsn: str, lane: int, batches: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_store_on_demand(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    uvloop.run(_store_on_demand(os.environ["ROTA_DATABASE_URL"], int(sys.argv[1]), int(sys.argv[2])))

@@ -22,9 +22,11 @@ AHEAD = 3.0
 STORED_PER_S = 8_000
 
 
-async def throughput(stage: Stage, tell: Tell, *, seconds: float, over_http: bool = False) -> Report:
+async def throughput(
+    stage: Stage, tell: Tell, *, seconds: float, over_http: bool = False, remote: bool = False
+) -> Report:
     """As many no-op jobs as go through from submit to finish, for so many seconds."""
-    await stage.start_worker()
+    await stage.start_worker(remote=remote)
     return await sustained(stage, tell, seconds=seconds, over_http=over_http)
 
 

@@ -13,8 +13,8 @@ from operator import itemgetter
 from textwrap import wrap
 from typing import Final
 
-# Of a thousand.
-RANKS: Final = {"p50": 500, "p99": 990, "p99.9": 999, "max": 1000}
+from rota.bench.figures import RANKS, percentile
+
 SLICES: Final = 240
 BINS_PER_DECADE: Final = 5
 # Milliseconds. What is less, or early, counts as this: a logarithm has to begin somewhere.
@@ -97,7 +97,7 @@ def _sliced(points: Sequence[tuple[float, float]]) -> list[Slice]:
 
 
 def _over_time(slices: list[Slice]) -> list[str]:
-    lines = {name: [_percentile(slice.ordered, name) for slice in slices] for name in ("max", "p99", "p50")}
+    lines = {name: [percentile(slice.ordered, name) for slice in slices] for name in ("max", "p99", "p50")}
     lowest, highest = max(LEAST, min(lines["p50"])), max(LEAST, *lines["max"])
     x = Scale(min(0.0, slices[0].begin), slices[-1].end, LEFT, RIGHT)
     y = Scale(max(LEAST, _round_down(lowest / 1.1)), _round_up(highest * 1.1), BASE, TOP, log=True)
@@ -201,16 +201,11 @@ def _marks(ordered: list[float], x: Scale) -> list[Mark]:
     """From the right, each a row above those that its label reaches over: no line goes through a label."""
     marks: list[Mark] = []
     for name in reversed(RANKS):
-        late = _percentile(ordered, name)
+        late = percentile(ordered, name)
         label = f"{name} {_duration(late)}"
         reach = x(late) + GLYPH * len(label) + 12
         marks.append(Mark(name, label, x(late), 1 + max((mark.row for mark in marks if mark.x < reach), default=-1)))
     return marks
-
-
-def _percentile(ordered: list[float], name: str) -> float:
-    """The least that so many of a thousand do not exceed."""
-    return ordered[-(-len(ordered) * RANKS[name] // 1000) - 1]
 
 
 # Axes and text

@@ -1,4 +1,4 @@
-"""Submits the jobs of a benchmark, in a process of its own as an application would: `… -m rota.bench.producer PLAN`."""
+"""Submits the jobs of a benchmark, in a process of its own as an application would; its plan comes by stdin."""
 
 from __future__ import annotations
 
@@ -194,4 +194,4 @@ async def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Plan)))
+    uvloop.run(main(msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)))

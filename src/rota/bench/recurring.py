@@ -28,7 +28,7 @@ async def recurring(stage: Stage, tell: Tell, *, jobs: int, rate: int, seconds: 
     """Of the jobs, 60 times `rate` fire once a minute, each at a second of its own; the others rest until tomorrow."""
     if jobs < 60 * rate:
         raise BenchFailed(f"{rate} firings a second need {60 * rate} jobs that fire once a minute; --jobs is less.")
-    begins = datetime.fromtimestamp(math.ceil(time.time() + 9 + jobs / STORED_PER_S), UTC)
+    begins = datetime.fromtimestamp(math.ceil(time.time() + 15 + jobs / STORED_PER_S), UTC)
     ends = begins + timedelta(seconds=seconds) - timedelta(milliseconds=1)
     await _store(stage, tell, jobs, rate, begins, ends)
     if time.time() > begins.timestamp() - 6:

@@ -76,27 +76,26 @@ class Stage:
             await asyncio.sleep(0.02)
         self.url = f"http://{said.partition('http://')[2].split()[0]}"
 
-    async def start_worker(self, *options: str, name: str = "supervisor") -> None:
-        """Returns once it may claim."""
-        before = await self._alive()
-        children = ["--children", str(self.setup.children)] if self.setup.children else []
-        concurrency = ["--concurrency", str(self.setup.concurrency)]
-        worker = self._start("worker", *concurrency, *children, *options, "rota.bench.tasks:app", name=name)
-        while await self._alive() == before:
+    async def start_worker(self, *, remote: bool = False) -> None:
+        """Returns once it may claim. A remote one has no database, only the server."""
+        options = ["--concurrency", str(self.setup.concurrency)]
+        if self.setup.children:
+            options += ["--children", str(self.setup.children)]
+        environment = {}
+        if remote:
+            _, key = await self.store.create_key(USER, [Scope.WORK])
+            options += ["--server", self.url]
+            environment = {"ROTA_API_KEY": key, "ROTA_DATABASE_URL": ""}
+        worker = self._start("worker", *options, "rota.bench.tasks:app", name="supervisor", **environment)
+        while not any(each.state == "ALIVE" for each in await self.store.workers()):
             if worker.poll() is not None:
-                raise BenchFailed(f"The worker did not start: {self._said(name)}")
+                raise BenchFailed(f"The worker did not start: {self._said('supervisor')}")
             await asyncio.sleep(0.02)
-
-    async def stop_worker(self, name: str = "supervisor") -> None:
-        await self._end(self._processes.pop(name))
-
-    async def _alive(self) -> set[str]:
-        return {worker.id for worker in await self.store.workers() if worker.state == "ALIVE"}
 
     def _said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
-    def _start(self, *arguments: str, name: str | None = None) -> subprocess.Popen[bytes]:
+    def _start(self, *arguments: str, name: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
         name = name or arguments[0]
         given = {
             "ROTA_DATABASE_URL": self.dsn,
@@ -107,7 +106,7 @@ class Stage:
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "rota", *arguments],
-                env=os.environ | given,
+                env=os.environ | given | environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -118,10 +117,13 @@ class Stage:
     async def produce(self, plan: Plan, tell: Callable[[int], None] = lambda _: None) -> Told:
         """Runs a producer in a process of its own; what it told at its end."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "rota.bench.producer", msgspec.json.encode(plan).decode(),
-            env=os.environ | {"ROTA_API_KEY": self.key}, stdout=subprocess.PIPE, start_new_session=True, limit=2**20,
+            sys.executable, "-m", "rota.bench.producer", env=os.environ | {"ROTA_API_KEY": self.key},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
+        # Not as an argument, which everybody on the machine can read: there may be a password in it.
+        process.stdin.write(msgspec.json.encode(plan))
+        process.stdin.close()
         told = None
         try:
             async for line in process.stdout:

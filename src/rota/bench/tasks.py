@@ -11,7 +11,8 @@ from rota.worker.context import Context
 from rota.worker.tasks import App
 
 app = App()
-_lines = os.open(Path(os.environ["ROTA_BENCH_FOLDER"]) / f"{os.getpid()}.ran", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_lines = os.open(Path(os.environ["ROTA_BENCH_FOLDER"]) / f"{os.getpid()}.ran", _FLAGS, 0o600)
 
 
 async def bench(ctx: Context) -> None:

@@ -43,6 +43,7 @@ Ceiling = Annotated[
 def throughput(
     seconds: Seconds = 30,
     http: Annotated[bool, typer.Option("--http", help="Submit through the API, in batches of 1,000.")] = False,
+    remote: Annotated[bool, typer.Option("--remote", help="The worker has no database, only the server.")] = False,
     database: Database = None,
     concurrency: Concurrency = 1000,
     children: Children = None,
@@ -53,7 +54,7 @@ def throughput(
     """Submit, claim, execute and finish no-op jobs, as many as go."""
     from rota.bench import load as workloads
 
-    workload = partial(workloads.throughput, seconds=seconds, over_http=http)
+    workload = partial(workloads.throughput, seconds=seconds, over_http=http, remote=remote)
     _run("throughput", workload, _setup(database, concurrency, children, users), ceiling, json)
 
 
@@ -184,13 +185,14 @@ def http(
     connections: Annotated[int, typer.Option("-c", min=1, max=1000, help="Connections for single jobs.")] = 32,
     rows: Annotated[int, typer.Option(min=10_000, help="Ended executions stored when the API is read.")] = 1_000_000,
     database: Database = None,
+    ceiling: Ceiling = 200_000,
     json: AsJson = False,
 ) -> None:
     """Jobs accepted by the API, one by one and in batches, and what reading it takes with much history."""
     from rota.bench import http as workloads
 
     workload = partial(workloads.http, seconds=seconds, connections=connections, rows=rows)
-    _run("http", workload, _setup(database), 0, json)
+    _run("http", workload, _setup(database), ceiling, json)
 
 
 @app.command()

@@ -91,7 +91,6 @@ def stop_on_signals() -> asyncio.Event:
 
 async def prepare(dsn: str) -> list[int]:
     """The schema of this version, and partitions for the days to come."""
-    settle()
     applied = await migrate(dsn)
     store = await PostgresStore.open(dsn)
     try:
@@ -101,14 +100,15 @@ async def prepare(dsn: str) -> list[int]:
     return applied
 
 
-def _follow_parent() -> None:
-    """Those who start us as a part of theirs may want us to end with them, however they end."""
+def begin() -> None:
+    """What each process does first. Who starts us as a part of theirs may want us to end with them, however they end."""
+    settle()
     if os.environ.get("ROTA_DIE_WITH_PARENT"):
         die_with_parent()
 
 
 async def run_server(dsn: str, host: str, port: int) -> None:
-    _follow_parent()
+    begin()
     listener = bind(host, port)
     await prepare(dsn)
     store = await PostgresStore.open(dsn)
@@ -122,7 +122,7 @@ async def run_server(dsn: str, host: str, port: int) -> None:
 
 
 async def run_scheduler(dsn: str) -> None:
-    _follow_parent()
+    begin()
     await prepare(dsn)
     store = await PostgresStore.open(dsn)
     try:
@@ -133,8 +133,7 @@ async def run_scheduler(dsn: str) -> None:
 
 
 async def run_worker(dsn: str, settings: WorkerSettings) -> None:
-    settle()
-    _follow_parent()
+    begin()
     store = await PostgresStore.open(dsn)
     stop = stop_on_signals()
     supervisor = Supervisor(store, store.woken, settings)
@@ -150,8 +149,7 @@ async def run_worker(dsn: str, settings: WorkerSettings) -> None:
 
 async def run_remote_worker(server: ServerAddress, settings: WorkerSettings) -> None:
     """Without a database, and so without a reaper: the servers have theirs."""
-    settle()
-    _follow_parent()
+    begin()
     stop = stop_on_signals()
     async with RemoteSource(server.url, server.api_key or "") as source:
         supervisor = Supervisor(source, source.woken, settings)

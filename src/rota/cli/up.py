@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from rota.cli import show
-from rota.cli.nodes import bind, prepare, serving, stop_on_signals
+from rota.cli.nodes import begin, bind, prepare, serving, stop_on_signals
 from rota.loop import pause
 from rota.model.errors import RotaError, StoreError
 from rota.model.keys import Scope, hash_of
@@ -55,6 +55,7 @@ async def _run(
     worker_options: list[str],
     postgres: EmbeddedPostgres | None,
 ) -> None:
+    begin()
     stop = stop_on_signals()
     store = await PostgresStore.open(dsn)
     worker = Worker([*worker_options, *([app] if app else [])], dsn, data)
