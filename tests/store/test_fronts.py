@@ -37,6 +37,7 @@ async def slow(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Postgre
     monkeypatch.setattr(fronts, "SLOW", -1.0)
     monkeypatch.setattr(fronts, "SLOW_PER_ROW", 0.0)
     monkeypatch.setattr(fronts, "REST", 1e9)
+    monkeypatch.setattr(fronts, "LONGEST_REST", 1e9)
     await store.register(WORKER)
     return store
 
@@ -68,6 +69,22 @@ async def test_what_comes_long_before_is_found_by_the_next_look_from_the_beginni
     assert await claim(slow) == {before}
 
 
+async def test_a_look_that_took_too_long_to_be_answered_is_not_tried_again_at_once(
+    slow: PostgresStore, clock: FakeClock
+) -> None:
+    await submit(slow)
+    await claim(slow)
+    slow._fronts[0]._rests_until = 0.0
+
+    slow._fronts[0].gave_up(30.0)
+
+    await submit(slow, ago=60)
+    assert await claim(slow) == set()
+    clock.advance(seconds=1)
+    newer = await submit(slow)
+    assert await claim(slow) == {newer}
+
+
 async def test_each_lane_has_its_own(slow: PostgresStore) -> None:
     """Somebody with a long backlog and somebody without."""
     await submit(slow, user="ann")
@@ -94,6 +111,7 @@ async def test_as_long_as_looks_are_quick_everything_is_looked_at(
 def test_what_is_tried_again_says_nothing_of_where_the_lane_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fronts, "SLOW", -1.0)
     monkeypatch.setattr(fronts, "REST", 1e9)
+    monkeypatch.setattr(fronts, "LONGEST_REST", 1e9)
     front, clock = fronts.Front(), FakeClock()
     again = Claimed(new_job_id(1), clock(), 0, 2, 1, 0, 0, "echo", "ann", "{}", None, 0, 0.0, 1, lane=7)
 

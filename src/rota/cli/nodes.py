@@ -101,7 +101,7 @@ async def prepare(dsn: str) -> list[int]:
 
 
 def begin() -> None:
-    """What each process does first. Who starts us as a part of theirs may want us to end with them, however they end."""
+    """What each process does first. Who starts us as a part of his may want us to end with him, however he ends."""
     settle()
     if os.environ.get("ROTA_DIE_WITH_PARENT"):
         die_with_parent()

@@ -2,7 +2,7 @@
 
 Whoever keeps a transaction open keeps every row that was claimed since from being cleaned up, and a claim that looks
 from the beginning of a lane walks over all of them. So when such a look was slow, those after it begin a moment before
-the newest row that was taken, until five times as long as it took has passed. What comes to stand before that place
+the newest row that was taken, until five times as long as it took has passed, ten seconds at most. What comes to stand before that place
 meanwhile (a row handed back, a commit that took long) waits for the next look from the beginning.
 """
 
@@ -20,7 +20,7 @@ EVERYTHING = "{}"
 # Longer than nearly all commits take: rows become visible in another order than that of their due times.
 SLACK = timedelta(milliseconds=250)
 SLOW, SLOW_PER_ROW = 0.02, 20e-6
-REST = 5
+REST, LONGEST_REST = 5, 10.0
 
 
 class Front:
@@ -36,11 +36,15 @@ class Front:
             return EVERYTHING
         return msgspec.json.encode({str(lane): newest - SLACK for lane, newest in self._newest.items()}).decode()
 
+    def gave_up(self, took: float) -> None:
+        """A look that was not answered in time: the next ones begin where the last good one stood."""
+        self._rests_until = time.monotonic() + min(REST * took, LONGEST_REST)
+
     def seen(self, claimed: Sequence[Claimed], took: float, *, everything: bool) -> None:
         if everything:
             is_slow = took > SLOW + SLOW_PER_ROW * len(claimed)
             self._newest = {}
-            self._rests_until = time.monotonic() + REST * took if is_slow else 0.0
+            self._rests_until = time.monotonic() + min(REST * took, LONGEST_REST) if is_slow else 0.0
         if self._rests_until:
             for each in claimed:
                 # Of what is tried again the nominal time says nothing of where it stood.

@@ -15,6 +15,7 @@ import msgspec
 
 from rota.model.capacity import Capacity, Queued, less, needs_of, shares
 from rota.model.definition import policy_of
+from rota.model.errors import StoreUnavailable
 from rota.model.execution import Checkpoint, Claimed, Ending, ExecutionKey, Lapsed
 from rota.model.job import shard_of
 from rota.model.log import NewLine
@@ -95,9 +96,13 @@ class Work:
     ) -> list[Claimed]:
         front = self._fronts[shard]
         floors, began = front.floors(), time.monotonic()
-        rows = await self.db.fetch(
-            CLAIM, shard, worker_id, queues, tasks, limit, lookahead, lease_id, self.db.time, floors
-        )
+        try:
+            rows = await self.db.fetch(
+                CLAIM, shard, worker_id, queues, tasks, limit, lookahead, lease_id, self.db.time, floors
+            )
+        except StoreUnavailable:
+            front.gave_up(time.monotonic() - began)
+            raise
         claimed = [Claimed(*row) for row in rows]
         front.seen(claimed, time.monotonic() - began, everything=floors == EVERYTHING)
         return claimed
