@@ -2,8 +2,8 @@
 
 Whoever keeps a transaction open keeps every row that was claimed since from being cleaned up, and a claim that looks
 from the beginning of a lane walks over all of them. So when such a look was slow, those after it begin a moment before
-the newest row that was taken, until five times as long as it took has passed, ten seconds at most. What comes to stand before that place
-meanwhile (a row handed back, a commit that took long) waits for the next look from the beginning.
+the newest row that was taken, for five times as long as it took, ten seconds at most. What comes to stand before that
+place meanwhile (a row handed back, a commit that took long) waits for the next look from the beginning.
 """
 
 from __future__ import annotations
