@@ -100,7 +100,6 @@ class Stage:
         given = {
             "ROTA_DATABASE_URL": self.dsn,
             "ROTA_DATA": str(self.folder),
-            "ROTA_BENCH_FOLDER": str(self.folder),
             "ROTA_DIE_WITH_PARENT": "1",
         }
         with (self.folder / f"{name}.log").open("wb") as log:

@@ -12,7 +12,7 @@ from rota.worker.tasks import App
 
 app = App()
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-_lines = os.open(Path(os.environ["ROTA_BENCH_FOLDER"]) / f"{os.getpid()}.ran", _FLAGS, 0o600)
+_lines = os.open(Path(os.environ["ROTA_DATA"]) / f"{os.getpid()}.ran", _FLAGS, 0o600)
 
 
 async def bench(ctx: Context) -> None:
