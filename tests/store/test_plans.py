@@ -127,6 +127,12 @@ async def test_its_plan_uses_keys_only(connection: Any, name: str) -> None:
             assert scan.get("Index Cond") != "(shard = '0'::smallint)", scan
 
 
+async def test_the_foremost_at_a_gate_are_found_without_going_through_all_that_wait(connection: Any) -> None:
+    [scan] = [scan for scan in _scans(await _plan(connection, gates.SQL.at_gates)) if "Relation Name" in scan]
+
+    assert "(priority >= 0)" in scan["Index Cond"], "or it looks at a million to find that no backfill waits"
+
+
 @pytest.mark.parametrize("name", ["claim", "unplanned", "expired"])
 async def test_nothing_is_sorted_that_a_limit_has_not_bounded(connection: Any, name: str) -> None:
     for node in _nodes(await _plan(connection, HOT_STATEMENTS[name])):

@@ -53,7 +53,7 @@ async def limit(stage: Stage, count: int) -> dict[str, Any]:
         return 0
 
     renewing = asyncio.create_task(repeat(renew, every=2.0, stop=over))
-    connections = [await asyncpg.connect(stage.dsn, server_settings=HOT | {"jit": "off"}) for _ in range(3)]
+    connections = [await asyncpg.connect(stage.dsn, server_settings=HOT | {"jit": "off"}) for _ in range(2)]
     try:
         alone = await _alone(connections[0], worker_id, lane, max(1, count // BATCH // 4))
         rate = await _together(stage.dsn, connections, worker_id, lane, max(1, count // BATCH))
@@ -99,9 +99,9 @@ async def _together(dsn: str, connections: Sequence[Connection], worker_id: str,
 
         def ask(upto: int) -> None:
             nonlocal wanted
-            more = min(upto, batches) - wanted
-            wanted += max(0, more)
-            asked.write(b"\n" * more) if more > 0 else None
+            more = max(0, min(upto, batches) - wanted)
+            wanted += more
+            asked.write(b"\n" * more)
 
         async def claim() -> None:
             taken, lease = 0, 0

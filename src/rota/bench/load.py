@@ -42,9 +42,8 @@ async def sustained(
     await stage.until_done(told.submitted, task_id=task_id)
     used = between(before, stage.used())
     seen, span = await checked(stage, tell, told, task_id)
-    return {"jobs": len(seen), "seconds": round(span.whole, 2), "rate": round(len(seen) / span.whole)} | cost(
-        used, told
-    )
+    numbers = {"jobs": len(seen), "seconds": round(span.whole, 2), "rate": round(len(seen) / span.whole)}
+    return numbers | cost(used, told)
 
 
 async def drain(stage: Stage, tell: Tell, *, jobs: int) -> Report:
@@ -64,13 +63,14 @@ async def steady(stage: Stage, tell: Tell, *, rate: float, seconds: float) -> Re
     starts_at = time.time() + AHEAD + 1.0
     before = stage.used()
     plan = a_plan(stage, rate=rate, seconds=seconds, starts_at=starts_at, ahead=AHEAD)
-    sizes = asyncio.create_task(_sizes_by_minute(stage, starts_at))
+    sizes: list[Report] = []
+    measuring = asyncio.create_task(_measure_by_minute(stage, starts_at, sizes))
     told = await stage.produce(plan, lambda n: tell(f"{n:,} submitted", n / rate / seconds))
     await stage.until_done(told.submitted)
-    sizes.cancel()
+    measuring.cancel()
     used = between(before, stage.used())
     seen, _ = await checked(stage, tell, told)
-    minutes = _by_minute(seen, starts_at, stage.sizes)
+    minutes = _by_minute(seen, starts_at, sizes)
     return {"jobs": len(seen), "seconds": seconds, "rate": rate, "minutes": minutes} | lateness(seen) | cost(used, told)
 
 
@@ -79,13 +79,13 @@ _SIZES = (
 )
 
 
-async def _sizes_by_minute(stage: Stage, starts_at: float) -> None:
+async def _measure_by_minute(stage: Stage, starts_at: float, sizes: list[Report]) -> None:
     """What a long run must not let grow: the open table, its indexes, and the memory of our processes."""
     while True:
         await asyncio.sleep(60 - (time.time() - starts_at) % 60)
         [[table, indexes]] = await stage.store.db.look(_SIZES)
         memory = {role: used.resident_mb for role, used in stage.used().items() if role != "postgres"}
-        stage.sizes.append({"open_table_mb": table, "open_indexes_mb": indexes, "resident_mb": memory})
+        sizes.append({"open_table_mb": table, "open_indexes_mb": indexes, "resident_mb": memory})
 
 
 def _by_minute(seen: list[Seen], starts_at: float, sizes: list[Report]) -> list[Report]:

@@ -52,13 +52,11 @@ class Plan(Struct, frozen=True):
     rate: float = 0.0
     starts_at: float = 0.0
     ahead: float = 0.0
-    queue: str = "default"
 
 
 class Told(Struct, frozen=True):
     submitted: int
     checksum: int = 0
-    began_at: float = 0.0
     cpu_s: float = 0.0
     memory_mb: float = 0.0
     is_over: bool = False
@@ -68,7 +66,7 @@ class Producer:
     def __init__(self, plan: Plan, submit: Callable[[list[NewJob]], Awaitable[list[bytes]]]) -> None:
         self._plan = plan
         self._submit = submit
-        users = [Definition(user_id=user, task_id=plan.task_id, queue=plan.queue) for user in plan.user_ids]
+        users = [Definition(user_id=user, task_id=plan.task_id) for user in plan.user_ids]
         self._definitions = itertools.cycle(users)
         self.ids: list[bytes] = []
         self._told_at = 0.0
@@ -77,7 +75,7 @@ class Producer:
         if self._plan.rate:
             await self._paced()
         elif self._plan.count is not None:
-            await self._abreast(iter(self._batches(self._plan.count)))
+            await self._abreast(self._batches(self._plan.count))
         else:
             await self._held()
 
@@ -184,13 +182,12 @@ async def main(plan: Plan) -> None:
             headers = {"Authorization": f"Bearer {os.environ['ROTA_API_KEY']}"}
             submit = _to_server(await stack.enter_async_context(aiohttp.ClientSession(plan.url, headers=headers)))
         settle()
-        began_at = time.time()
         producer = Producer(plan, submit)
         cpu = time.process_time()
         await producer.run()
         cpu_s = round(time.process_time() - cpu, 2)
         memory_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
-        _say(Told(len(producer.ids), checksum(producer.ids), began_at, cpu_s, memory_mb, is_over=True))
+        _say(Told(len(producer.ids), checksum(producer.ids), cpu_s, memory_mb, is_over=True))
 
 
 if __name__ == "__main__":

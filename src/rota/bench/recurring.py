@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from rota.bench.check import check
-from rota.bench.load import Report, lateness
+from rota.bench.load import STORED_PER_S, Report, lateness
 from rota.bench.stage import TASK, USER, BenchFailed, Stage, Tell
 from rota.bench.usage import between
 from rota.bench.witness import seen_in
@@ -21,7 +21,6 @@ from rota.store.protocol import Submission
 
 BATCH = 5000
 USERS = 1000
-STORED_PER_S = 8_000
 
 
 async def recurring(stage: Stage, tell: Tell, *, jobs: int, rate: int, seconds: int) -> Report:

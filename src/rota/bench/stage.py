@@ -61,7 +61,6 @@ class Stage:
         self.folder = folder
         self.key = ""
         self.url = ""
-        self.sizes: list[dict[str, Any]] = []
         self._postgres = postgres
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -34,6 +34,17 @@ _Fenced = TypeVar("_Fenced", Ending, Checkpoint)
 TOO_LATE = "DeadlineExceeded: it was not done in time."
 # How often a row that keeps changing under our hands is looked at again.
 PATIENCE = 20
+
+
+class _Asked(NamedTuple):
+    """Of a claim, as its statement wants it."""
+
+    worker_id: str
+    queues: Sequence[str]
+    tasks: Sequence[str]
+    limit: int
+    lookahead: timedelta
+    lease_id: int
 
 
 class Work:
@@ -76,30 +87,19 @@ class Work:
         if await self._somebody_needs_something():
             # Not more than half of the room, or they might leave none to what needs nothing.
             for shard in shards:
-                asked = worker_id, queues, tasks, (limit + 1) // 2 - len(claimed), lookahead, lease_id
-                claimed += await self._claim_in_need(shard, *asked, capacity=_beside(capacity, claimed))
+                asked = _Asked(worker_id, queues, tasks, (limit + 1) // 2 - len(claimed), lookahead, lease_id)
+                claimed += await self._claim_in_need(shard, asked, _beside(capacity, claimed))
         for shard in shards:
             if len(claimed) < limit:
-                asked = worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id
-                claimed += await self._claim(shard, *asked)
+                asked = _Asked(worker_id, queues, tasks, limit - len(claimed), lookahead, lease_id)
+                claimed += await self._claim(shard, asked)
         return Handout(claimed, *await self._stops(worker_id))
 
-    async def _claim(
-        self,
-        shard: int,
-        worker_id: str,
-        queues: Sequence[str],
-        tasks: Sequence[str],
-        limit: int,
-        lookahead: timedelta,
-        lease_id: int,
-    ) -> list[Claimed]:
+    async def _claim(self, shard: int, asked: _Asked) -> list[Claimed]:
         front = self._fronts[shard]
         floors, began = front.floors(), time.monotonic()
         try:
-            rows = await self.db.fetch(
-                CLAIM, shard, worker_id, queues, tasks, limit, lookahead, lease_id, self.db.time, floors
-            )
+            rows = await self.db.fetch(CLAIM, shard, *asked, self.db.time, floors)
         except StoreUnavailable:
             front.gave_up(time.monotonic() - began)
             raise
@@ -107,19 +107,9 @@ class Work:
         front.seen(claimed, time.monotonic() - began, everything=floors == EVERYTHING)
         return claimed
 
-    async def _claim_in_need(
-        self,
-        shard: int,
-        worker_id: str,
-        queues: Sequence[str],
-        tasks: Sequence[str],
-        limit: int,
-        lookahead: timedelta,
-        lease_id: int,
-        *,
-        capacity: Capacity,
-    ) -> list[Claimed]:
+    async def _claim_in_need(self, shard: int, asked: _Asked, capacity: Capacity) -> list[Claimed]:
         """Of what asks for resources or labels, as much as fits."""
+        worker_id, queues, tasks, limit, lookahead, lease_id = asked
         if limit <= 0:
             return []
         rows = await self.db.fetch(SQL.queued_in_need, shard, worker_id, queues, tasks, limit, lookahead, self.db.time)
