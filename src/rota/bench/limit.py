@@ -99,9 +99,11 @@ async def _together(dsn: str, connections: Sequence[Connection], worker_id: str,
 
         def ask(upto: int) -> None:
             nonlocal wanted
-            more = max(0, min(upto, batches) - wanted)
-            wanted += more
-            asked.write(b"\n" * more)
+            more = min(upto, batches) - wanted
+            # Who has stored the last batch is gone: nothing more is said to it, not even nothing.
+            if more > 0:
+                wanted += more
+                asked.write(b"\n" * more)
 
         async def claim() -> None:
             taken, lease = 0, 0
@@ -110,6 +112,8 @@ async def _together(dsn: str, connections: Sequence[Connection], worker_id: str,
                 if rows := await _claim(connections[0], worker_id, lease):
                     taken += len(rows)
                     claimed.put_nowait(rows)
+                elif storing.returncode:
+                    raise BenchFailed("The ceiling cannot be measured: the process that stores its rows died.")
                 else:
                     await asyncio.sleep(0.001)
 
