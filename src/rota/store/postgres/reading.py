@@ -32,12 +32,13 @@ SQL = Queries("reading.sql")
 _OPEN = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING, Status.RUNNING})
 _ENDED = [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED]
 # One rule for what an open execution reads as, shown and asked for.
-_OPEN_ROWS = SQL.open.format(status=SQL.open_status)
+_OPEN_ROWS = SQL.open.format(status=SQL.open_status, source="executions")
 _LATEST = SQL.latest_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
 _FIND_LETTERS = SQL.find_letters.format(letters=SQL.dead_letters)
 _LEDGER_RUNS = SQL.ledger_runs.format(open=_OPEN_ROWS, ended=SQL.ended)
 _LEDGER_SKIPS = SQL.ledger_skips.format(ended=SQL.ended)
 _FIND = SQL.find_executions.format(open=_OPEN_ROWS, ended=SQL.ended)
+_IS_NEWEST = f"not exists ({SQL.newer_run})"
 # As the listing indexes have it.
 _LISTED_BY = "(e.fires_at at time zone 'UTC')"
 _Item = TypeVar("_Item")
@@ -178,8 +179,7 @@ class _Listing:
 
     def _one_shots(self, where: JobFilter) -> list[str]:
         # A job that ran again is listed by its newest run only.
-        filters = [*self._common(where.user_id, where.task_id, where), f"not exists ({SQL.newer_run})"]
-        return self._open_and_ended(filters, [False])
+        return self._open_and_ended(self._common(where.user_id, where.task_id, where), [False], _IS_NEWEST)
 
     async def dead_letters(self, db: Database, where: ExecutionFilter) -> list[asyncpg.Record]:
         filters = self._common(where.user_id, where.task_id, where)
@@ -201,21 +201,30 @@ class _Listing:
             filters.append(f"(e.fires_at, e.job_id, e.run) < {self._position(self._page.after)}")
         return filters
 
-    def _open_and_ended(self, filters: list[str], recurring: list[bool]) -> list[str]:
+    def _open_and_ended(self, filters: list[str], recurring: list[bool], finally_: str = "true") -> list[str]:
         """Only where the statuses asked for can be: a list of what has ended does not walk past what is open."""
         asked = self._statuses
-        parts = [self._open(filters, recurring)] if asked is None or asked & _OPEN else []
-        return parts + ([self._ended(filters, recurring)] if asked is None or asked & frozenset(_ENDED) else [])
+        is_open, has_ended = (asked is None or asked & states for states in (_OPEN, frozenset(_ENDED)))
+        return (self._open(filters, recurring, finally_) if is_open else []) + (
+            [self._ended([*filters, finally_], recurring)] if has_ended else []
+        )
 
-    def _open(self, filters: list[str], recurring: list[bool]) -> str:
-        """One short ordered scan per part of the index, merged: no part is read further than the page needs."""
-        if self._statuses == frozenset({Status.RUNNING}):
-            # Few rows are held at any time, and they have an index of their own.
-            filters = [*filters, "e.worker_id is not null"]
+    def _open(self, filters: list[str], recurring: list[bool], finally_: str) -> list[str]:
         if self._statuses is not None:
             filters = [*filters, f"({SQL.open_status}) = any({self._bind([s.value for s in self._statuses])}::text[])"]
-        part = f"{_OPEN_ROWS} where e.recurring = part.recurring and {self._all(filters)} {self._order()}"
-        return f"(select e.* from unnest({self._bind(recurring)}::boolean[]) as part (recurring), lateral ({part}) e)"
+        kinds = f"{self._bind(recurring)}::boolean[]"
+        # What is held is few rows and has no index by time: sorted, and then looked at until the page is full.
+        held = self._all(["e.worker_id is not null", f"e.recurring = any({kinds})", *filters])
+        order = "order by e.fires_at desc, e.job_id desc, e.run desc"
+        source = f"(select * from executions e where {held} {order} offset 0)"
+        rows = SQL.open.format(status=SQL.open_status, source=source)
+        parts = [f"({rows} where {finally_} {order} limit {self._limit()})"]
+        if self._statuses != frozenset({Status.RUNNING}):
+            # One short ordered scan per part of the index, merged: no part is read further than the page needs.
+            waiting = self._all(["e.worker_id is null", "e.recurring = part.recurring", *filters, finally_])
+            part = f"{_OPEN_ROWS} where {waiting} {self._order()}"
+            parts.append(f"(select e.* from unnest({kinds}) as part (recurring), lateral ({part}) e)")
+        return parts
 
     def _ended(self, filters: list[str], recurring: list[bool]) -> str:
         states = [s.value for s in _ENDED if self._statuses is None or s in self._statuses]

@@ -21,7 +21,7 @@ select
     null::timestamptz as finished_at, e.user_id, e.task_id, e.queue, e.priority, e.parameters, e.policy, e.recurring,
     e.attempt, e.failures, e.worker_id, e.cancel_requested, e.error, null::text as result,
     null::text as skipped_because, null::timestamptz as skipped_to, null::int as skipped_count, e.created_at
-from executions e
+from {source} e
 
 -- name: ended
 select
