@@ -111,6 +111,8 @@ async def connection(dsn: str, request: pytest.FixtureRequest) -> AsyncIterator[
         await opened.execute("delete from executions; delete from jobs")
         await opened.execute("vacuum analyze executions")
         await opened.execute("vacuum analyze jobs")
+        # Lanes stay: only what stands in them is gone.
+        await opened.execute("analyze lanes")
     yield opened
     await opened.close()
 
@@ -169,7 +171,7 @@ def _scans(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 _FILL_LANES = """
 insert into lanes (queue, task_id, priority, bucket)
-select 'default', 'task' || n, 0, 0 from generate_series(1, 20) n
+select 'default', 'task' || n, 0, bucket from generate_series(1, 200) n, generate_series(0, 15) bucket
 """
 _FILL_EXECUTIONS = """
 insert into executions (

@@ -69,7 +69,7 @@ shares as materialized (
     where (select n from lanes_due) = 1
 ),
 picked as materialized (
-    select e.ctid
+    select e.ctid, 1 as one, 1 as two
     from shares s
     cross join asked
     cross join lateral (
@@ -88,6 +88,7 @@ picked as materialized (
 {take};
 
 -- name: take
+-- However many lanes there are, two comparisons that the planner knows nothing of make it take the list for one row.
 update executions e
 set worker_id = $2,
     lease_id = $7,
@@ -96,6 +97,8 @@ set worker_id = $2,
 from picked
 where e.shard = $1
   and e.ctid = picked.ctid
+  and picked.one = 1
+  and picked.two = 1
 returning
     e.job_id,
     e.fires_at,
@@ -155,7 +158,7 @@ with asked as materialized (
     select coalesce($8::timestamptz, now()) as at, coalesce($8::timestamptz, now()) + $6::interval as until
 ),
 picked as materialized (
-    select e.ctid
+    select e.ctid, 1 as one, 1 as two
     from unnest($3::int[], $4::bigint[]) as s (id, share)
     cross join asked
     cross join lateral (
