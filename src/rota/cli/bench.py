@@ -35,7 +35,10 @@ Children = Annotated[int | None, typer.Option(min=1, max=64, help="Child process
 Users = Annotated[int, typer.Option(min=1, max=10_000, help="Whose jobs they are: so many users take turns.")]
 Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw lateness over time into this SVG file.")]
 Ceiling = Annotated[
-    int, typer.Option(min=0, help="Jobs that the bare SQL is measured with, for the ratio to it; 0 leaves it out.")
+    int,
+    typer.Option(
+        min=0, help="Jobs that the bare SQL is measured with, before and after, for the ratio; 0 leaves it out."
+    ),
 ]
 
 
