@@ -48,7 +48,7 @@ class Setup(Struct, frozen=True):
     """What all workloads share."""
 
     database: str | None = None
-    concurrency: int = 1000
+    concurrency: int = 2000
     children: int | None = None
     user_ids: tuple[str, ...] = (USER,)
 

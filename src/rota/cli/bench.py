@@ -48,7 +48,7 @@ def throughput(
     http: Annotated[bool, typer.Option("--http", help="Submit through the API, in batches of 1,000.")] = False,
     remote: Annotated[bool, typer.Option("--remote", help="The worker has no database, only the server.")] = False,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     users: Users = 1,
     ceiling: Ceiling = 200_000,
@@ -65,7 +65,7 @@ def throughput(
 def drain(
     n: Jobs = 200_000,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     users: Users = 1,
     ceiling: Ceiling = 200_000,
@@ -83,7 +83,7 @@ def steady(
     seconds: Seconds = 30,
     plot: Plot = None,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     users: Users = 1,
     ceiling: Ceiling = 200_000,
@@ -101,7 +101,7 @@ def burst(
     n: Jobs = 20_000,
     plot: Plot = None,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     users: Users = 1,
     ceiling: Ceiling = 200_000,
@@ -138,7 +138,7 @@ def depth(
     pending: Annotated[int, typer.Option(min=10_000, help="How many future executions are stored.")] = 1_000_000,
     seconds: Seconds = 15,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     ceiling: Ceiling = 200_000,
     json: AsJson = False,
@@ -155,7 +155,7 @@ def crowd(
     executions: Annotated[int, typer.Option(min=1, help="How many due executions stand in the way.")] = 1_000_000,
     seconds: Seconds = 10,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     ceiling: Ceiling = 200_000,
     json: AsJson = False,
@@ -171,7 +171,7 @@ def crowd(
 def snapshot(
     held: Annotated[float, typer.Option(min=1, help="Seconds that the transaction is held open.")] = 60,
     database: Database = None,
-    concurrency: Concurrency = 1000,
+    concurrency: Concurrency = 2000,
     children: Children = None,
     ceiling: Ceiling = 200_000,
     json: AsJson = False,
@@ -215,7 +215,7 @@ def limit(
     _run("limit", workload, _setup(database), 0, json)
 
 
-def _setup(database: str | None, concurrency: int = 1000, children: int | None = None, users: int = 1) -> Setup:
+def _setup(database: str | None, concurrency: int = 2000, children: int | None = None, users: int = 1) -> Setup:
     from rota.bench.stage import USER, Setup
 
     names = (USER,) if users == 1 else tuple(f"{USER}-{number}" for number in range(users))

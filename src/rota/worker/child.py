@@ -45,11 +45,11 @@ class Child:
         self._waiting: dict[int, asyncio.TimerHandle] = {}
         self._running: dict[int, tuple[asyncio.Task[None], Context]] = {}
         self._ended: list[Report] = []
-        self._limits = Limits()
         self.gone = asyncio.Event()
 
     async def run(self, end: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
+        self._limits = Limits()
         _, channel = await self._loop.create_connection(lambda: Channel(Orders, self._obey, self.gone.set), sock=end)
         self._channel = channel
         self._outbox = Outbox(channel.send)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 # A claim whose answer was lost may still commit: its lease is given back again and again for this long.
 LOST_FOR = 60.0
-# Between two claims that found something: work gathers, and one statement takes more of it.
+# After a claim that found less than there was room for: work gathers, and one statement takes more of it.
 BREATH = 0.005
 MOST = 1000
 # A claim may wait for work; when the worker ends, only an answer that is on its way is waited for.
@@ -66,9 +66,11 @@ class Claimer:
         await self.give_back_lost()
         if self._is_paused():
             return 0
-        if await self._claim(min(room, MOST)):
+        asked = min(room, MOST)
+        if taken := await self._claim(asked):
             self._busy_until = time.monotonic() + BUSY_FOR
-            await asyncio.sleep(BREATH)
+            if taken < asked:
+                await asyncio.sleep(BREATH)
             return 1
         if time.monotonic() < self._busy_until:
             await pause(BUSY_POLL, self.ended)

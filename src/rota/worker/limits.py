@@ -10,6 +10,7 @@ from typing import Self
 
 class Limits:
     def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
         self._running: set[Limit] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = float("inf")
@@ -30,7 +31,7 @@ class Limits:
         if self._timer is not None:
             self._timer.cancel()
         self._looks_at = moment
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, moment - time.monotonic()), self._look)
+        self._timer = self.loop.call_later(max(0.0, moment - time.monotonic()), self._look)
 
     def _look(self) -> None:
         self._timer, self._looks_at = None, float("inf")
@@ -53,7 +54,8 @@ class Limit:
         self.expired = False
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
+        # Which loop runs is asked of the system each time, so it is told here.
+        task = asyncio.current_task(self._limits.loop)
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()

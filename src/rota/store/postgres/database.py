@@ -62,6 +62,13 @@ def tried_again(method: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, C
     return patient
 
 
+class _Session(asyncpg.Connection):
+    """Nothing of ours outlives its transaction, so there is nothing to tidy up between two of them."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 class Database:
     """Three pools, so that neither readers nor a slow batch can keep a worker from renewing."""
 
@@ -90,6 +97,7 @@ class Database:
                 command_timeout=patience,
                 timeout=10,
                 server_settings=_EVERYWHERE | settings,
+                connection_class=_Session,
             )
 
         check_address(dsn)
