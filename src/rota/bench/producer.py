@@ -119,6 +119,8 @@ class Producer:
                 await self._send(self._jobs([_instant(self._plan.starts_at + k / rate) for k in range(sent, end)]))
                 sent = end
             await asyncio.sleep(step)
+        # Adding up millions of ids takes the processor from those that are still to start.
+        await asyncio.sleep(self._plan.ahead)
 
     async def _send(self, jobs: list[NewJob]) -> None:
         self.ids += await self._submit(jobs)

@@ -201,15 +201,16 @@ class _Listing:
             filters.append(f"(e.fires_at, e.job_id, e.run) < {self._position(self._page.after)}")
         return filters
 
-    def _open_and_ended(self, filters: list[str], recurring: list[bool], finally_: str = "true") -> list[str]:
+    def _open_and_ended(self, filters: list[str], recurring: list[bool], lastly: str = "true") -> list[str]:
         """Only where the statuses asked for can be: a list of what has ended does not walk past what is open."""
-        asked = self._statuses
-        is_open, has_ended = (asked is None or asked & states for states in (_OPEN, frozenset(_ENDED)))
-        return (self._open(filters, recurring, finally_) if is_open else []) + (
-            [self._ended([*filters, finally_], recurring)] if has_ended else []
-        )
+        asked, parts = self._statuses, []
+        if asked is None or asked & _OPEN:
+            parts += self._open(filters, recurring, lastly)
+        if asked is None or asked & frozenset(_ENDED):
+            parts.append(self._ended([*filters, lastly], recurring))
+        return parts
 
-    def _open(self, filters: list[str], recurring: list[bool], finally_: str) -> list[str]:
+    def _open(self, filters: list[str], recurring: list[bool], lastly: str) -> list[str]:
         if self._statuses is not None:
             filters = [*filters, f"({SQL.open_status}) = any({self._bind([s.value for s in self._statuses])}::text[])"]
         kinds = f"{self._bind(recurring)}::boolean[]"
@@ -218,10 +219,10 @@ class _Listing:
         order = "order by e.fires_at desc, e.job_id desc, e.run desc"
         source = f"(select * from executions e where {held} {order} offset 0)"
         rows = SQL.open.format(status=SQL.open_status, source=source)
-        parts = [f"({rows} where {finally_} {order} limit {self._limit()})"]
+        parts = [f"({rows} where {lastly} {order} limit {self._limit()})"]
         if self._statuses != frozenset({Status.RUNNING}):
             # One short ordered scan per part of the index, merged: no part is read further than the page needs.
-            waiting = self._all(["e.worker_id is null", "e.recurring = part.recurring", *filters, finally_])
+            waiting = self._all(["e.worker_id is null", "e.recurring = part.recurring", *filters, lastly])
             part = f"{_OPEN_ROWS} where {waiting} {self._order()}"
             parts.append(f"(select e.* from unnest({kinds}) as part (recurring), lateral ({part}) e)")
         return parts
